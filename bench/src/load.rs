@@ -21,6 +21,7 @@ use crate::http::remote::Remote;
 use crate::plan::{Over, Plan, URL};
 use crate::processes::{self, Processes};
 use crate::sample::{Sample, micros};
+use crate::sweep;
 
 /// The time after which the watchdog ends a run.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -49,7 +50,11 @@ pub(crate) fn run(plan: &Plan) -> Result<Value, String> {
         one_at_a_time(client, 1)?;
         // Helpers of the start have ended by then.
         thread::sleep(REST);
-        measure(plan, &affinity, client, &Processes::since(&before)?, &first_answers)
+        let processes = Processes::since(&before)?;
+        match plan.is_sweep {
+            true => sweep(plan, &affinity, client, &processes),
+            false => measure(plan, &affinity, client, &processes, &first_answers),
+        }
     })
 }
 
@@ -124,6 +129,23 @@ fn measure(
         "peak_rss_kib": after.peak,
         "processes": processes.middle().len(),
     }))
+}
+
+/// Measures only the throughput and its CPU time, with different numbers of calls in flight.
+fn sweep(plan: &Plan, affinity: &Affinity, client: &mut Client, processes: &Processes) -> io::Result<Value> {
+    affinity.place(Placement::Apart, processes.middle(), processes.upstream())?;
+    one_at_a_time(client, plan.warmup)?;
+    let mut figures = serde_json::Map::new();
+    for width in sweep::WIDTHS {
+        // Connections are dialed here.
+        in_flight(client, width, plan.throughput_for / 5)?;
+        let cpu_before = processes.cpu()?;
+        let (calls, took) = in_flight(client, width, plan.throughput_for)?;
+        let cpu = processes.cpu()?.saturating_sub(cpu_before);
+        figures.insert(sweep::calls_key(width), json!(calls as f64 / took.as_secs_f64()));
+        figures.insert(sweep::cpu_key(width), json!(micros(cpu) / calls as f64));
+    }
+    Ok(Value::Object(figures))
 }
 
 /// Makes sequential calls after a warm-up. Returns their durations and the CPU time per call in microseconds.

@@ -22,6 +22,7 @@ mod scan;
 mod scratch;
 mod startup;
 mod status;
+mod sweep;
 mod upstream;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ Usage: mendline-bench upstream [--http PORT | --chatter N]
        mendline-bench startup --mendline PATH [--gate]
        mendline-bench status --mendline PATH [--gate]
        mendline-bench logs --mendline PATH [--rounds N] [--gate]
+       mendline-bench sweep --mendline PATH [--http] [--rounds N] [--gate]
 
 Commands:
   upstream  runs a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and
@@ -49,6 +51,7 @@ Commands:
   startup   measures the time to the tools of a server that has not started
   status    measures `mendline status` with fifty running processes
   logs      measures the cost of log files: the same load with and without them, in turn
+  sweep     measures the throughput with 1 to 512 calls in flight
 
 Options of load:
   --calls N       round trips measured one at a time            [5000]
@@ -58,6 +61,7 @@ Options of load:
   --big-calls N   calls with a result of 1 MiB                  [40]
   --starts N      starts measured up to the first answer        [20]
   --cores N       processors for all processes                  [2]
+  --measure WHAT  all figures, or sweep: only the throughput with 1 to 512 calls in flight [all]
   --over HOW      stdio: CMD starts the upstream; http: the upstream already runs, CMD gets its URL in place of {url},
                   and without CMD it is called directly         [stdio]
 
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         "startup" => startup::run(&rest).map(|()| ExitCode::SUCCESS),
         "status" => status::run(&rest).map(|()| ExitCode::SUCCESS),
         "logs" => logs::run(&rest).map(|()| ExitCode::SUCCESS),
+        "sweep" => sweep::run(&rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)

@@ -5,6 +5,9 @@
 
 use std::time::Duration;
 
+/// The most calls in flight: 512 requests of up to 114 bytes fit into a pipe of sixteen pages.
+const WIDEST: usize = 512;
+
 /// The validated options and the measured command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -16,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) starts: usize,
     pub(crate) cores: usize,
     pub(crate) over: Over,
+    /// Measures only the throughput, with different numbers of calls in flight.
+    pub(crate) is_sweep: bool,
     /// Empty only over HTTP, where it means that there is no program in the middle.
     pub(crate) command: Vec<String>,
 }
@@ -45,6 +50,7 @@ impl Plan {
             starts: 20,
             cores: 2,
             over: Over::Stdio,
+            is_sweep: false,
             command: Vec::new(),
         };
         for pair in options.chunks(2) {
@@ -57,6 +63,14 @@ impl Plan {
                 };
                 continue;
             }
+            if option == "--measure" {
+                plan.is_sweep = match value.as_str() {
+                    "all" => false,
+                    "sweep" => true,
+                    other => return Err(format!("`--measure {other}`: neither all nor sweep")),
+                };
+                continue;
+            }
             let number: usize = value.parse().map_err(|_| format!("`{option} {value}`: not a number"))?;
             if number == 0 {
                 return Err(format!("`{option} 0`: must be at least 1"));
@@ -65,8 +79,8 @@ impl Plan {
                 "--calls" => plan.calls = number,
                 "--warmup" => plan.warmup = number,
                 // Requests are written before answers are read, so they must all fit into one pipe.
-                "--in-flight" if number <= 256 => plan.in_flight = number,
-                "--in-flight" => return Err("`--in-flight`: at most 256".into()),
+                "--in-flight" if number <= WIDEST => plan.in_flight = number,
+                "--in-flight" => return Err(format!("`--in-flight`: at most {WIDEST}")),
                 "--millis" => plan.throughput_for = Duration::from_millis(number as u64),
                 "--big-calls" => plan.big_calls = number,
                 "--starts" => plan.starts = number,
@@ -121,7 +135,8 @@ mod tests {
             ("--calls 0 -- cat", "--calls 0"),
             ("--calls many -- cat", "many"),
             ("--starts -- cat", "--starts"),
-            ("--in-flight 257 -- cat", "--in-flight"),
+            ("--in-flight 513 -- cat", "--in-flight"),
+            ("--measure some -- cat", "some"),
             ("--color 2 -- cat", "--color"),
             ("--over udp -- cat", "udp"),
             ("--over stdio", "command is missing"),

@@ -166,3 +166,21 @@ fn http_relay_answers_all_requests_before_it_ends() {
         assert!(upstream.wait().unwrap().success());
     }
 }
+
+#[test]
+fn p01_sweep_measures_every_number_of_calls_in_flight() {
+    let sweep = ["load", "--measure", "sweep", "--warmup", "1", "--millis", "20", "--starts", "1"];
+    for over in [
+        &["--", BENCH, "relay", "--", BENCH, "upstream"][..],
+        &["--over", "http", "--", BENCH, "relay", "--http", "{url}"],
+    ] {
+        let output = run(&[&sweep[..], over].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let figures: Value = serde_json::from_slice(&output.stdout).expect("figures are JSON");
+        for width in [1, 8, 32, 64, 128, 256, 512] {
+            for key in [format!("calls_per_second_{width}"), format!("cpu_us_{width}")] {
+                assert!(figures[&key].as_f64().is_some_and(|value| value > 0.0), "{key} in {figures}");
+            }
+        }
+    }
+}

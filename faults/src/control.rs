@@ -8,6 +8,7 @@
 //! | `GET counts`, `DELETE counts` | returns the counts; resets them | returns the counts |
 //! | `GET seen` | returns the received requests | |
 //! | `GET rules`, `POST rules`, `DELETE rules` | returns the rules; adds one; removes all | |
+//! | `POST outage`, `DELETE outage` | begins an outage: `"refused"`, `{"page": {"status": 502}}`; ends it | |
 //! | `GET settings`, `POST settings` | returns the settings; changes some of them | |
 //! | `POST notify`, `POST request` | sends to all clients: `{"method", "params"}`; `{"what": "roots"}` | |
 //! | `POST forget`, `POST end-listens` | drops all sessions; ends all subscriptions | |
@@ -38,7 +39,7 @@ use crate::server::reply::{Content, Outgoing};
 use crate::server::socket::ConnectionHandle;
 use crate::server::{Server, read};
 use crate::task::Task;
-use crate::{Ending, Rule, fault, toxic};
+use crate::{Ending, Outage, Rule, fault, toxic};
 
 const PREFIX: &str = "/_faults/";
 
@@ -112,6 +113,8 @@ fn change_server(server: &Server, verb: &Verb, path: &str, input: &Value) -> Res
         ("DELETE", "counts") => server.oracle().reset(),
         ("POST", "rules") => server.add(parsed::<Rule>(input)?)?,
         ("DELETE", "rules") => server.clear(),
+        ("POST", "outage") => server.begin_outage(parsed::<Outage>(input)?),
+        ("DELETE", "outage") => server.end_outage(),
         ("POST", "settings") => server.change_settings(server.settings().changed(input)?),
         ("POST", "forget") => server.forget_sessions(),
         ("POST", "end-listens") => server.end_listens(),

@@ -5,6 +5,8 @@
 //! for a time, before or after the tool has run. [`Proxy`] works below HTTP: it forwards bytes between two sockets and
 //! applies the toxics in [`toxic`] to each direction.
 //!
+//! An [`Outage`] makes the whole server unavailable, in one of the forms that clients meet, until it ends.
+//!
 //! Both count everything. The [`Oracle`] holds what the server really did, so that a test can compare it with what the
 //! client was told. Both can be changed at run time: by their methods, or from another language over HTTP through
 //! [`Control`]. Both listen on loopback only, and all their tasks end when they are dropped.
@@ -19,7 +21,9 @@ mod compare;
 mod control;
 mod identity;
 mod oracle;
+mod outage;
 mod plan;
+mod port;
 mod proxy;
 mod server;
 mod settings;
@@ -28,6 +32,7 @@ mod task;
 pub use control::{Control, Subject};
 pub use identity::{Authority, Certificate, Identity};
 pub use oracle::{Counts, ForeignRequest, Oracle, Seen};
+pub use outage::{Arrival, Outage, Timeline};
 pub use plan::{Rule, Timing, UnknownFault, When};
 pub use proxy::{Direction, DirectionCounts, Proxy, ProxyCounts};
 pub use server::{Ending, HttpRequest, Server};

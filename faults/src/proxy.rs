@@ -16,18 +16,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 pub use counts::{DirectionCounts, ProxyCounts};
 
 use crate::Ending;
+use crate::port::Port;
 use crate::task::Task;
 use crate::toxic::{AcceptMode, Toxic};
 use shared::Shared;
-
-/// The backlog of the listener.
-const BACKLOG: u32 = 1024;
 
 /// A direction through the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,42 +129,6 @@ impl Proxy {
     }
 }
 
-/// The state of the proxy's port.
-enum Port {
-    Listening(TcpListener),
-    /// Bound without a listener: connections are refused, and no other process can bind the port.
-    Reserved(TcpSocket),
-    /// The port could not be bound. The next change tries again.
-    Lost,
-}
-
-impl Port {
-    /// Switches the port to this mode.
-    fn switched(self, accept_mode: AcceptMode, address: SocketAddr) -> Port {
-        match (self, accept_mode) {
-            (Port::Listening(listener), AcceptMode::Refuse) => {
-                drop(listener);
-                reserve(address).map_or(Port::Lost, Port::Reserved)
-            }
-            (Port::Reserved(socket), AcceptMode::Accept | AcceptMode::Reset) => {
-                socket.listen(BACKLOG).map_or(Port::Lost, Port::Listening)
-            }
-            (Port::Lost, AcceptMode::Refuse) => reserve(address).map_or(Port::Lost, Port::Reserved),
-            (Port::Lost, _) => {
-                reserve(address).and_then(|socket| socket.listen(BACKLOG)).map_or(Port::Lost, Port::Listening)
-            }
-            (same, _) => same,
-        }
-    }
-}
-
-fn reserve(address: SocketAddr) -> std::io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
 async fn accept(mut port: Port, address: SocketAddr, shared: Arc<Shared>) {
     // The connections end when this task is dropped.
     let mut connections = JoinSet::new();
@@ -175,17 +137,11 @@ async fn accept(mut port: Port, address: SocketAddr, shared: Arc<Shared>) {
     loop {
         changed.mark_unchanged();
         let (accept_mode, lasts) = shared.accept_mode();
-        port = port.switched(accept_mode, address);
+        port = port.switched(accept_mode == AcceptMode::Refuse, address);
         if accept_mode != was {
             shared.accept_mode_changed(accept_mode);
             was = accept_mode;
         }
-        let dialed = async {
-            match &port {
-                Port::Listening(listener) => listener.accept().await,
-                Port::Reserved(_) | Port::Lost => std::future::pending().await,
-            }
-        };
         let over = async {
             match lasts {
                 Some(lasts) => tokio::time::sleep(lasts).await,
@@ -197,8 +153,8 @@ async fn accept(mut port: Port, address: SocketAddr, shared: Arc<Shared>) {
             _ = changed.changed() => {}
             () = over => {}
             Some(_) = connections.join_next() => {}
-            accepted = dialed => {
-                if let Ok((client, _)) = accepted {
+            accepted = port.accept() => {
+                if let Ok(client) = accepted {
                     connections.spawn(connection::serve(client, accept_mode, Arc::clone(&shared)));
                 }
             }

@@ -42,7 +42,9 @@ pub use socket::Ending;
 
 use crate::Identity;
 use crate::oracle::Oracle;
+use crate::outage::{Outage, Timeline};
 use crate::plan::{Rule, UnknownFault};
+use crate::port::Port;
 use crate::settings::Settings;
 use crate::task::Task;
 use connection::Connection;
@@ -85,7 +87,7 @@ impl Server {
         let address = listener.local_addr()?;
         let state = Arc::new(ServerState::new(settings, other_origin.local_addr()?, Arc::clone(&oracle)));
         let is_secure = identity.is_some();
-        let accepting = Task::spawn(accept(listener, identity, Arc::clone(&state)));
+        let accepting = Task::spawn(accept(Port::Listening(listener), address, identity, Arc::clone(&state)));
         let tasks = [accepting, Task::spawn(elsewhere::accept(other_origin, oracle))];
         Ok(Server { state, address, is_secure, _tasks: tasks })
     }
@@ -172,6 +174,26 @@ impl Server {
         self.state.end_listens();
     }
 
+    /// Begins an outage of the whole server, which replaces a present one.
+    pub fn begin_outage(&self, outage: Outage) {
+        self.state.begin_outage(outage);
+    }
+
+    /// Ends the outage. Connections that it has silenced stay silent.
+    pub fn end_outage(&self) {
+        self.state.outages.set(None);
+    }
+
+    /// Lets calls wait for the next outage instead of running, so that they are in flight and have no effect.
+    pub fn hold_calls(&self, holds: bool) {
+        self.state.outages.hold_calls(holds);
+    }
+
+    /// Returns the times of all connections and requests.
+    pub fn timeline(&self) -> Timeline {
+        self.state.outages.timeline()
+    }
+
     /// Ends all connections.
     pub fn cut(&self, ending: Ending) {
         self.state.cut(ending);
@@ -184,27 +206,42 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, identity: Option<Identity>, state: Arc<ServerState>) {
+async fn accept(mut port: Port, address: SocketAddr, identity: Option<Identity>, state: Arc<ServerState>) {
     // The connections end when this task is dropped.
     let mut connections = JoinSet::new();
+    let mut outage = state.outages.watch();
     let mut number = 0;
     loop {
+        let now = *outage.borrow_and_update();
+        port = port.switched(now == Some(Outage::Refused), address);
         tokio::select! {
-            accepted = listener.accept() => {
+            biased;
+            // The sender is in the state, which this task holds.
+            _ = outage.changed() => {}
+            Some(_) = connections.join_next() => {}
+            accepted = port.accept() => {
                 // The error concerns one connection that has gone, or descriptors that other code will free.
-                let Ok((stream, _)) = accepted else {
+                let Ok(stream) = accepted else {
                     tokio::task::yield_now().await;
                     continue;
                 };
                 number += 1;
-                connections.spawn(serve(stream, identity.clone(), ConnectionHandle::new(number), Arc::clone(&state)));
+                state.outages.accepted();
+                let (identity, handle) = (identity.clone(), ConnectionHandle::new(number));
+                connections.spawn(serve(stream, now, identity, handle, Arc::clone(&state)));
             }
-            Some(_) = connections.join_next() => {}
         }
     }
 }
 
-async fn serve(stream: TcpStream, identity: Option<Identity>, handle: ConnectionHandle, state: Arc<ServerState>) {
+async fn serve(
+    stream: TcpStream,
+    outage: Option<Outage>,
+    identity: Option<Identity>,
+    handle: ConnectionHandle,
+    state: Arc<ServerState>,
+) {
+    let Some(stream) = Outage::meet(outage, stream).await else { return };
     // Faults cut at single bytes, so the kernel must not coalesce them.
     let _ = stream.set_nodelay(true);
     state.oracle.record(|counts| counts.handshakes += u64::from(identity.is_some()));
@@ -237,7 +274,8 @@ async fn answer(
         // The fault that ends this connection has declared this request unprocessed, so it must not run.
         return std::future::pending().await;
     }
-    match state.answer(HttpRequest::new(&parts, text, handle.clone(), sequence)).await {
+    let request = HttpRequest::new(&parts, text, handle.clone(), sequence);
+    match state.outages.answer(&state, request).await {
         Reply::Answer(Answer { status, headers, content }) => {
             let mut response = Response::new(Outgoing::new(content, handle));
             *response.status_mut() = status;

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use mendline_config::{Finding, Loaded, Paint, Reach, Server, Source, Surroundings, keys, load};
+use mendline_config::{Endpoint, Environment, Finding, Loaded, RenderStyle, Server, Source, keys, load};
 
 /// The value of every variable that is set. It must never be shown.
 const SECRET: &str = "canary-s3cret";
@@ -29,7 +29,7 @@ pub fn config(data: &[u8]) {
             true => Ok("A=1".to_owned()),
             false => Err(io::Error::from(io::ErrorKind::NotFound)),
         };
-        load(Source::new(path, text), is_ours, Surroundings::new(environment).with_files(files))
+        load(Source::new(path, text), is_ours, Environment::new(environment).with_files(files))
     };
     let loaded = read(text);
     check_findings(&loaded);
@@ -49,9 +49,9 @@ fn check_findings(loaded: &Loaded) {
     assert_eq!(shown.len(), text.len());
     let is_hidden_or_same = |(shown, written): (u8, u8)| shown == written || shown == b'*';
     assert!(shown.bytes().zip(text.bytes()).all(is_hidden_or_same), "{shown:?} is not {text:?} with stars");
-    for paint in [Paint::Plain, Paint::Coloured] {
-        let painted = loaded.render(&loaded.findings, paint);
-        assert!(!painted.contains(SECRET) || text.contains(SECRET), "{text}\n{painted}");
+    for style in [RenderStyle::Plain, RenderStyle::Coloured] {
+        let rendered = loaded.render(&loaded.findings, style);
+        assert!(!rendered.contains(SECRET) || text.contains(SECRET), "{text}\n{rendered}");
     }
     let lines: Vec<String> = loaded.findings.iter().map(|finding| finding.line(&loaded.source)).collect();
     assert!(lines.iter().all(|line| line.starts_with("/nowhere/config.")), "{lines:?}");
@@ -91,23 +91,23 @@ fn check_server(server: &Server) {
     if let Some(alive) = policies.keep_alive {
         assert!(!alive.interval.is_zero() && !alive.timeout.is_zero(), "{alive:?}");
     }
-    match &server.reach {
-        Reach::Command { program, environment, .. } => {
+    match &server.endpoint {
+        Endpoint::Command { program, environment, .. } => {
             assert!(!program.is_empty(), "the program is empty");
             assert!(environment.iter().all(|(name, _)| !name.is_empty() && !name.contains(['=', '\0'])));
         }
-        Reach::Url { url, .. } => assert!(!url.expose().is_empty(), "the URL is empty"),
-        Reach::Wrapped { .. } => {}
+        Endpoint::Url { url, .. } => assert!(!url.expose().is_empty(), "the URL is empty"),
+        Endpoint::Wrapped { .. } => {}
     }
 }
 
 /// The meaning of a file and its findings, without positions.
 fn meaning(loaded: &Loaded) -> (String, Vec<String>, Vec<String>) {
     let described = |finding: &Finding| {
-        let Finding { weight, fault, what, help, server, at } = finding;
+        let Finding { severity, cause, what, help, server, at } = finding;
         // For invalid JSON the reason contains the next character, which a comment changes.
         let what = if what.starts_with(NOT_JSON) { NOT_JSON } else { what };
-        format!("{weight:?} {fault:?} {what} {help:?} {server:?} {}", at.is_some())
+        format!("{severity:?} {cause:?} {what} {help:?} {server:?} {}", at.is_some())
     };
     let mut findings: Vec<_> = loaded.findings.iter().map(described).collect();
     // Findings at the same position are in the order of discovery, which a comment may change.

@@ -50,7 +50,8 @@ pub fn url(data: &[u8]) {
                 assert!(there == origin && matches!(status, 307 | 308), "{status} to {there}");
                 assert_eq!(resolved.as_ref(), Ok(&(there, path)));
             }
-            Some(Err(message)) => {
+            Some(Err(why)) => {
+                let message = why.to_string();
                 assert!(message.starts_with(&origin.to_string()) && is_one_line(&message), "{message:?}");
             }
             None => panic!("{base:?} was a URL"),
@@ -73,7 +74,8 @@ pub fn proxy(data: &[u8]) {
     assert!(taken <= head.unwrap_or(data.len()), "{taken} of {head:?}");
     match made {
         Ok(()) => assert!(data.starts_with(b"HTTP/1.") && head == Some(taken)),
-        Err(message) => {
+        Err(why) => {
+            let message = why.to_string();
             assert!(is_one_line(&message) && message.len() < 200, "{message:?}");
             assert!(message.starts_with("the proxy proxy.test:3128 ") && !message.contains("s3cret"), "{message:?}");
         }

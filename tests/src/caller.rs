@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::processes::eventually;
+
 /// `mendline run` and its client.
 #[derive(Debug)]
 pub struct Caller {
@@ -76,11 +78,21 @@ impl Caller {
         self.request(id, "tools/call", &json!({ "name": tool, "arguments": arguments }))
     }
 
-    fn request(&mut self, id: &str, method: &str, params: &Value) -> Result<(), String> {
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::call`].
+    pub fn request(&mut self, id: &str, method: &str, params: &Value) -> Result<(), String> {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
 
-    fn send(&mut self, message: &Value) -> Result<(), String> {
+    /// Sends a message.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::call`].
+    pub fn send(&mut self, message: &Value) -> Result<(), String> {
         let stdin = self.stdin.as_mut().ok_or("stdin is closed")?;
         stdin.write_all(format!("{message}\n").as_bytes()).map_err(|why| format!("{why}; log:\n{}", self.log()))
     }
@@ -115,6 +127,22 @@ impl Caller {
         self.process.id()
     }
 
+    /// Ends its stdin.
+    pub fn close_stdin(&mut self) {
+        drop(self.stdin.take());
+    }
+
+    /// Returns whether the process exits in time.
+    pub fn has_exited(&mut self, within: Duration) -> bool {
+        eventually(within, || !matches!(self.process.try_wait(), Ok(None)))
+    }
+
+    /// Kills the process.
+    pub fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
     /// Returns the log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
@@ -124,14 +152,9 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         // The end of stdin ends Mendline. It is killed if it does not exit.
-        drop(self.stdin.take());
-        for _ in 0..500 {
-            if !matches!(self.process.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        self.close_stdin();
+        if !self.has_exited(Duration::from_secs(5)) {
+            self.kill();
         }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -19,6 +19,8 @@
 //!
 //! Every [failure](failures) that Mendline can answer with is read by the clients, in both eras.
 //!
+//! The [zoo] is separate: servers and client libraries of many authors, and a binary instead of tests.
+//!
 //! `cargo xtask peers` installs the peers from lock files; this crate finds them in `target/peers/`.
 
 pub mod access;
@@ -40,3 +42,4 @@ pub mod stage;
 pub mod threads;
 pub mod transcript;
 pub mod transport_differences;
+pub mod zoo;

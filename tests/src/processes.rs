@@ -26,6 +26,19 @@ pub fn is_gone(pid: i32) -> bool {
     state(pid).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'))
 }
 
+/// Returns true if every thread of a process has ended. The first thread of a killed process can end before the others,
+/// which hold its pipes open.
+pub fn has_ended(pid: i32) -> bool {
+    threads_of(pid).all(is_gone)
+}
+
+/// Returns true if every thread of a process is stopped by a signal. A thread that waits in `read` can still take input
+/// after the others have stopped.
+pub fn is_stopped(pid: i32) -> bool {
+    let mut threads = threads_of(pid).peekable();
+    threads.peek().is_some() && threads.all(|thread| state(thread).is_some_and(|(state, _)| state == 'T'))
+}
+
 /// Waits for a condition. Returns false if it does not hold in time.
 pub fn eventually(within: Duration, mut so: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + within;
@@ -38,6 +51,11 @@ pub fn eventually(within: Duration, mut so: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn threads_of(pid: i32) -> impl Iterator<Item = i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    tasks.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 fn all() -> impl Iterator<Item = i32> {

@@ -27,6 +27,7 @@ Options:
   --startup   measures only the time to the tools of a server that has not started
   --status    measures only `mendline status` with fifty running processes
   --logs      measures only the cost of log files
+  --sweep     measures only the throughput with 1 to 512 calls in flight; with --http over HTTP
   --peers     includes mcp-remote, supergateway and mcp-proxy, installed if needed; needs --http
 
 The report is written to bench/latest.json (bench/latest-http.json) in the target directory. Do not use the machine
@@ -51,11 +52,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         bench.arg(only).arg("--mendline").arg(target.join("release/mendline"));
         return finished(bench.args(args.iter().filter(|arg| *arg == "--gate")));
     }
-    if has("--logs") {
+    if let Some(only) = ["logs", "sweep"].into_iter().find(|only| has(&format!("--{only}"))) {
         build(target, "mendline-cli")?;
-        let mut logs = Command::new(target.join("release/mendline-bench"));
-        logs.arg("logs").arg("--mendline").arg(target.join("release/mendline"));
-        return finished(logs.args(args.iter().filter(|arg| *arg != "--logs")));
+        let mut bench = Command::new(target.join("release/mendline-bench"));
+        bench.arg(only).arg("--mendline").arg(target.join("release/mendline"));
+        return finished(bench.args(args.iter().filter(|arg| **arg != format!("--{only}"))));
     }
     let report = if has("--http") { "bench/latest-http.json" } else { "bench/latest.json" };
     let mut compare = Command::new(target.join("release/mendline-bench"));

@@ -12,12 +12,14 @@ mod installation;
 mod instructions;
 mod matrix;
 mod mutants;
+mod outages;
 mod peers;
 mod sim;
 mod soak;
 mod test;
 mod tools;
 mod words;
+mod zoo;
 
 use std::process::ExitCode;
 
@@ -29,9 +31,12 @@ Usage: cargo xtask <COMMAND> [OPTIONS]
 Commands:
   test     runs everything that must pass before a change lands (installs what it needs into target/)
   peers    tests Mendline with the official SDKs as clients and servers; part of `test`
+  zoo      tests Mendline with published servers and client libraries: --only NAME --sample --write FILE
   sim      runs simulated worlds: --seeds N --from S
   soak     kills a server every twenty seconds for a long time: --minutes N
   cuts     cuts in-memory conversations at single bytes: --all --conversation NAME --fault KIND --at N
+  outages  runs the outage matrix with real processes: --form NAME --situation NAME --seconds N --only NAME --sample
+           --balancers --jobs N --write FILE
   matrix   checks the tables of PROMISE.md and docs/regressions.md against the tests: --write
   words    checks all texts for words that docs/glossary.md replaces; part of `test`
   defaults checks docs/defaults.md against the source of the defaults: --write
@@ -51,9 +56,11 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "test" => test::run(&rest),
         "peers" => peers::run(&rest),
+        "zoo" => zoo::run(&rest),
         "sim" => sim::run(&rest),
         "soak" => soak::run(&rest),
         "cuts" => cuts::run(&rest),
+        "outages" => outages::run(&rest),
         "matrix" => matrix::run(&rest),
         "words" => words::run(&rest),
         "defaults" => defaults::run(&rest),

@@ -47,6 +47,12 @@ fn install() -> Result<(), String> {
     bench::install_peers(&target()).map(drop)
 }
 
+/// Installs the newer Python SDK only, on which the server behind a balancer runs.
+pub(crate) fn install_python() -> Result<(), String> {
+    PYTHON.ensure()?;
+    python("python-2", "requirements-2.txt")
+}
+
 /// Builds `mendline` and the peers package and runs the tests of the latter.
 ///
 /// The whole workspace is built, as `cargo xtask test` does: cargo unifies the features of a build, and a smaller

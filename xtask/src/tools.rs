@@ -3,7 +3,11 @@
 //! On Debian, as root, a missing tool is installed from the distribution, so that `cargo xtask test` needs no
 //! preparation. On other systems the error names the tool.
 
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
+
+use crate::command::CommandLine;
 
 /// An external program.
 pub struct Tool {
@@ -38,6 +42,15 @@ pub const SHELLS: [Tool; 2] = [
     Tool { name: "fish", probe: &["fish", "--version"], debian: &["fish"] },
 ];
 
+/// Balancers before the servers of the outage matrix. Debian keeps them in a folder that only root has in its path.
+pub const BALANCERS: [Tool; 2] = [
+    Tool { name: "haproxy", probe: &["sh", "-c", "PATH=$PATH:/usr/sbin haproxy -v"], debian: &["haproxy"] },
+    Tool { name: "nginx", probe: &["sh", "-c", "PATH=$PATH:/usr/sbin nginx -v"], debian: &["nginx-light"] },
+];
+
+/// The packages with the programs of [`BALANCERS`], and the libraries of them that few machines have.
+const UNPACKED: &[&str] = &["haproxy", "nginx", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"];
+
 /// Counts instructions.
 pub const VALGRIND: Tool = Tool { name: "Valgrind", probe: &["valgrind", "--version"], debian: &["valgrind"] };
 
@@ -66,6 +79,21 @@ impl Tool {
         }
         Err(format!("{} is required; install it (on Debian: apt-get install {packages})", self.name))
     }
+}
+
+/// Unpacks the Debian packages of the balancers into a folder, for users who may not install packages.
+///
+/// # Errors
+///
+/// When a package cannot be downloaded or unpacked.
+pub fn unpack_balancers(folder: &Path) -> Result<(), String> {
+    if folder.join("usr/sbin/haproxy").exists() && folder.join("usr/sbin/nginx").exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(|why| format!("{}: {why}", folder.display()))?;
+    let script =
+        format!("apt-get download {} && for file in *.deb; do dpkg-deb -x \"$file\" .; done", UNPACKED.join(" "));
+    CommandLine::new("sh", &["-c", &script]).within(folder).run()
 }
 
 /// Returns whether cargo-nextest is installed, which runs tests in parallel in separate processes.

@@ -38,7 +38,11 @@ const WORDS: &[Word] = &[
     word(&["vigil", "vigils"], "stall detector"),
     word(&["trunk", "trunks"], "SSE stream"),
     word(&["shelf", "shelves"], "ListKind, list cache"),
-    word(&["strand", "strands"], "rotating file"),
+    Word {
+        forms: &["strand", "strands"],
+        instead: "rotating file",
+        allowed: &[("strands-agents", "the name of a package in the zoo")],
+    },
     word(&["scribe", "scribes"], "encoder"),
     word(&["mood", "moods"], "severity"),
     word(&["veil", "veils", "veiled"], "redact"),

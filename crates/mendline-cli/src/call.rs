@@ -22,7 +22,6 @@ use self::result::{Outcome, Rendered};
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
 use crate::mcp_client::{McpClient, Notification, RequestError, raw};
 use crate::named::{Refusal, resolve};
-use crate::output;
 use crate::plan::Plan;
 use crate::policy_flags::duration;
 use crate::progress::ProgressLine;
@@ -32,6 +31,7 @@ use crate::style::Style;
 use crate::tools::tool::Tool;
 use crate::tools::{find, server_first, time_limit, trouble};
 use crate::untrusted_text::one_line;
+use crate::{interrupt, output};
 
 /// Margin by which the engine's timeouts exceed ours.
 const SLACK: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(crate) struct CallOptions {
     #[arg(long, value_name = "KEY=VALUE")]
     arg: Vec<String>,
 
-    /// Print the whole result as JSON
+    /// Print the whole result as JSON, with both text and structured content
     #[arg(long)]
     json: bool,
 
@@ -159,11 +159,14 @@ async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
             Ok((client, _)) => client,
             Err(trouble) => return Ended::Failed(trouble),
         },
-        () = interrupted() => return Ended::Interrupted { is_sent: false },
+        () = interrupt::cancelled() => return Ended::Interrupted { is_sent: false },
     };
     let ended = tokio::select! {
         ended = call_tool(&mut client, time_limit, tool, arguments, &progress_line) => Some(ended),
-        () = interrupted() => None,
+        () = interrupt::signalled() => {
+            progress_line.print("cancelling…");
+            None
+        }
     };
     progress_line.clear();
     let ended = match ended {
@@ -177,7 +180,7 @@ async fn run_call(plan: Plan, options: &CallOptions, tool: &str, arguments: &Arg
     // A second signal skips the orderly close.
     tokio::select! {
         () = client.close() => {}
-        () = interrupted() => {}
+        () = interrupt::signalled() => {}
     }
     ended
 }
@@ -224,18 +227,6 @@ async fn call_tool(
     match client.request("tools/call", params, &mut notify).await {
         Ok(result) => Ended::Answered(result),
         Err(trouble) => Ended::Failed(trouble),
-    }
-}
-
-/// Completes at SIGINT (Ctrl-C) or SIGTERM.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        },
-        Err(_) => drop(tokio::signal::ctrl_c().await),
     }
 }
 

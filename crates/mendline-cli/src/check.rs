@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use mendline::decisions::config::{Catalogue, Dialect, OpenFor, Startup, Transport};
 use mendline::decisions::{UpstreamConfig, defaults};
-use mendline_config::{Loaded, Server};
+use mendline_config::{Endpoint, Loaded, Owner, Server};
 
 use crate::cli::{CheckOptions, SchemaOptions, USAGE};
-use crate::named::{locate, paint, read};
-use crate::plan::{Endpoint, Plan};
+use crate::named::{locate, read, render_style};
+use crate::plan::{self, Plan};
 use crate::untrusted_text::one_line;
 
 /// Validates a configuration file and prints a summary; starts nothing.
@@ -22,7 +22,7 @@ pub(crate) fn run(options: &CheckOptions) -> ExitCode {
         }
     };
     if !loaded.findings.is_empty() {
-        eprintln!("{}\n", loaded.render(&loaded.findings, paint()));
+        eprintln!("{}\n", loaded.render(&loaded.findings, render_style()));
     }
     let (summary, is_right) = summary(&loaded);
     let path = loaded.source.path().display();
@@ -71,7 +71,19 @@ fn summary(loaded: &Loaded) -> (String, bool) {
 
 fn describe(server: &Server, plan: &Plan, width: usize, lines: &mut String) {
     let mut parts = vec![reached(plan)];
-    parts.extend(differences(&plan.upstream));
+    let in_effect = differences(&plan.upstream);
+    parts.extend(in_effect.iter().cloned());
+    if matches!(server.endpoint, Endpoint::Wrapped { .. }) && server.owner == Owner::OtherProgram {
+        let written = differences(&server.policies);
+        let without_effect: Vec<String> = written.into_iter().filter(|policy| !in_effect.contains(policy)).collect();
+        if !without_effect.is_empty() {
+            parts.push(format!("without effect, because the arguments do not have it: {}", without_effect.join("; ")));
+            parts.push(format!(
+                "to apply it: `mendline unwrap --server {0}` and `mendline wrap --server {0}`",
+                server.name
+            ));
+        }
+    }
     if server.is_disabled {
         parts = vec!["disabled".to_owned()];
     }
@@ -85,7 +97,7 @@ fn describe(server: &Server, plan: &Plan, width: usize, lines: &mut String) {
 /// Describes the endpoint of a server without possible secrets: arguments, values, a query.
 fn reached(plan: &Plan) -> String {
     match &plan.endpoint {
-        Endpoint::Child(command) => {
+        plan::Endpoint::Child(command) => {
             let program = command.program.to_string_lossy();
             let mut words = match command.arguments.len() {
                 0 => format!("`{program}`"),
@@ -100,7 +112,7 @@ fn reached(plan: &Plan) -> String {
             }
             words
         }
-        Endpoint::Remote(address) => {
+        plan::Endpoint::Remote(address) => {
             let mut words = plan.upstream.place.clone();
             match plan.upstream.transport {
                 Transport::Http(Dialect::Sse) => words.push_str(" over SSE"),

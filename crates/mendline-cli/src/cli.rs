@@ -102,7 +102,8 @@ Examples:
   mendline run --config ~/.cursor/mcp.json notes
 
 MCP goes through stdin and stdout; messages for people go to stderr. `mendline wrap` writes such
-commands into the configuration of your clients.
+commands into the configuration of your clients. Without `--`, a name that other words follow is a
+command: `mendline run npx foo` runs npx.
 Signals: TERM and INT start a graceful shutdown, in which running calls finish; a second one ends at
 once. USR1 reconnects. HUP reloads the configuration file, which also happens when it changes.
 Exit codes: 0 ok, 1 the server never became ready, 2 wrong usage or configuration, 3 no server of
@@ -139,6 +140,10 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) policies: PolicyFlags,
+
+    /// The configuration file that has a server with the name of the command, which was given without `--`
+    #[arg(skip)]
+    pub(crate) also_configured_in: Option<PathBuf>,
 
     /// Print help with every option
     #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort, help_heading = Resettable::Reset)]

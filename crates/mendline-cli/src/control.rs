@@ -12,6 +12,7 @@ use mendline::control::words::{span, span_ms};
 use mendline::control::{Command, Process, QueryError, Registry};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
+use crate::next_step::next_step;
 use crate::style::Style;
 use crate::target::{ServerSelector, nothing_runs, unknown};
 use crate::untrusted_text::one_line;
@@ -216,7 +217,10 @@ impl SelectedServer {
                 StateKind::Ready => Outcome::ok(format!("ready again, in {took}")),
                 StateKind::Starting => Outcome::ok(format!("restarted, in {took}; no client has initialized it yet")),
                 StateKind::Idle => Outcome::ok("disconnected; the next call connects it"),
-                StateKind::Parked | StateKind::NeedsLogin => Outcome::failed(server.state.words()),
+                StateKind::Parked | StateKind::NeedsLogin => {
+                    let step = next_step(name, &server).map(|step| format!("; {step}")).unwrap_or_default();
+                    Outcome::failed(format!("{}{step}", server.state.words()))
+                }
                 _ => {
                     let why = server.state.why.as_deref().unwrap_or("no answer yet");
                     let next = server.state.next_in_ms.map(|next| format!(", next attempt in {}", span_ms(next)));

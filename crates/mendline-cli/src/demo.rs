@@ -28,9 +28,9 @@ use table::{Row, table};
 use testbed::{Side, Workspace};
 
 use crate::cli::NEGATIVE;
-use crate::output;
 use crate::prose::folded;
 use crate::style::{Style, width};
+use crate::{invocation, output};
 
 /// Exit code of an interrupted demo.
 const STOPPED: u8 = NEGATIVE;
@@ -97,9 +97,9 @@ fn show(workspace: &Workspace, calls: u32) -> std::io::Result<bool> {
     verdict(passed)
         .iter()
         .for_each(|line| screen.line(&format!("  {}", style.paint(if passed { "1;32" } else { "1;31" }, line))));
-    let next =
-        format!("  {:.0} s. Next: mendline wrap --dry-run   for your own clients", begin.elapsed().as_secs_f32());
-    screen.line(&style.faint(&next));
+    let took = format!("  {:.0} s. Next, to see the changes for your own clients:", begin.elapsed().as_secs_f32());
+    screen.line(&style.faint(&took));
+    screen.line(&format!("    {} wrap --dry-run", invocation::program()));
     Ok(passed)
 }
 

@@ -5,6 +5,8 @@
 //! examination, and the layers above are skipped. The steps use the resolver, proxies, authorities and engine of
 //! `mendline run`, so that both get the same results.
 //!
+//! A server that runs already is asked first, through its own Mendline; a second copy of a command is not started.
+//!
 //! Every step has a time limit. The doctor changes nothing and shows no possible secret.
 
 mod answer;
@@ -17,6 +19,7 @@ mod protocol;
 mod redact;
 mod remote;
 mod report;
+mod running;
 mod step;
 
 use std::ffi::OsString;
@@ -30,12 +33,15 @@ use tokio::sync::Semaphore;
 use tokio::task::LocalSet;
 
 use self::report::{Report, Section};
+use self::running::Running;
 use self::step::Step;
-use crate::cli::USAGE;
-use crate::named::{Refusal, resolve};
+use crate::cli::{UNKNOWN, USAGE};
+use crate::named::{Refusal, locate, resolve};
 use crate::plan::{Endpoint, Plan};
 use crate::policy_flags::duration;
 use crate::server_flags::{Line, ServerFlags};
+use crate::target::ServerSelector;
+use crate::untrusted_text::one_line;
 
 /// Time limit of one step.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -45,18 +51,20 @@ const AT_ONCE: usize = 8;
 
 const EXAMPLES: &str = "\
 Examples:
-  mendline doctor                     every server of the configuration file, and this machine
-  mendline doctor notes               one of them
+  mendline doctor                     everything that runs or is configured, and this machine
+  mendline doctor notes               one server; notes#4711 that of one process
   mendline doctor https://mcp.example.com/mcp
   mendline doctor --timeout 60s -- npx -y @modelcontextprotocol/server-everything
 
+A server that runs is asked first, through its Mendline: running, process, breaker, limit. A second
+copy of a command is started only with --start.
 Layers of a server at a URL: name, tcp, tls, http, auth, handshake, lists, ping.
 Layers of a command: command, start, handshake, lists, ping, stdout.
-A server that supports both eras of MCP has one more line: eras.
+A server that supports both eras of MCP has one more line: eras. A slow one has: speed.
 The layers above a failure are skipped. Several servers are examined at once, and shown in the
 order of the file. Nothing is changed.
-Exit codes: 0 healthy, 1 a layer failed, 2 wrong usage or configuration, 3 no server of
-that name, 6 only a login is missing.";
+Exit codes: 0 healthy, 1 a layer failed or a running server is not ready, 2 wrong usage or
+configuration, 3 no server of that name, 6 only a login is missing.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline doctor [OPTIONS] [URL|NAME]\n       mendline doctor [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
@@ -72,7 +80,11 @@ pub(crate) struct DoctorOptions {
     #[command(flatten)]
     server: ServerFlags,
 
-    /// URL of the server, or its name in the configuration file [default: every server of the file]
+    /// Start another copy of a command, even if the server runs already
+    #[arg(long)]
+    start: bool,
+
+    /// URL of the server, or its name [default: everything that runs or is configured]
     #[arg(value_name = "URL|NAME", conflicts_with_all = ["command", "url_env"])]
     target: Option<String>,
 
@@ -122,37 +134,85 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
 async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
     let (target, command) = (options.target.as_deref(), options.command.as_slice());
     let line = Line { verb: "doctor", server: &options.server, name: None, target, command, policies: None };
-    let (plan, named) = resolve(&line)?;
+    let wanted = line.by_name().map(ServerSelector::parse);
+    let mut all = if wanted.is_some() { Running::find() } else { Running::default() };
+    let mut running = wanted.as_ref().map(|wanted| all.take(wanted)).unwrap_or_default();
+    let (plan, named) = match resolve(&line) {
+        Ok(resolved) => resolved,
+        Err(refusal) if running.is_empty() => return Err(unknown(refusal, &line, &all)),
+        Err(refusal) => {
+            // The server runs, so its name is known. An entry with mistakes is reported beside that.
+            let is_listed = refusal.code != UNKNOWN && locate(options.server.config.as_deref()).is_ok();
+            for candidate in running.each().into_iter().map(Candidate::running) {
+                candidate.examine(limits, report).await;
+            }
+            examine_machine(report);
+            return if is_listed { Err(refusal) } else { Ok(()) };
+        }
+    };
     if let Some(named) = &named {
         let mut section = report.section("configuration", &named.found.path.display().to_string());
         configuration::examine(&named.loaded, line.by_name(), &mut section);
         report.keep_configuration(section);
     }
-    Candidate::with(plan).examine(limits, report).await;
+    let elsewhere = running.elsewhere(&plan.upstream.place);
+    Candidate::with(plan).and(running, options.start).examine(limits, report).await;
+    for candidate in elsewhere.each().into_iter().map(Candidate::running) {
+        candidate.examine(limits, report).await;
+    }
+    examine_machine(report);
+    Ok(())
+}
+
+/// Examines the machine; only problems are shown.
+fn examine_machine(report: &mut Report) {
     let mut section = report.quiet_section("machine", "");
     machine::examine(&mut section);
     report.keep_machine(section);
-    Ok(())
+}
+
+/// Adds the running servers to the message about a name that is unknown.
+fn unknown(refusal: Refusal, line: &Line<'_>, running: &Running) -> Refusal {
+    let is_name =
+        line.by_name().is_some() && (refusal.code == UNKNOWN || locate(line.server.config.as_deref()).is_err());
+    if !is_name {
+        return refusal;
+    }
+    let names: Vec<String> = running.names().iter().map(|name| one_line(name)).collect();
+    let words = match names.as_slice() {
+        [] => refusal.words,
+        names => format!("{}\n\nRunning: {}", refusal.words, names.join(", ")),
+    };
+    Refusal { words, code: UNKNOWN }
 }
 
 async fn all(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Result<(), Refusal> {
     let mut section = report.section("machine", "");
     machine::examine(&mut section);
     report.keep_machine(section);
-    let found = match crate::named::locate(options.server.config.as_deref()) {
-        Ok(found) => found,
+    let mut running = Running::find();
+    let mut candidates = Vec::new();
+    match locate(options.server.config.as_deref()) {
+        Ok(found) => {
+            let loaded = crate::named::read(&found)?;
+            let mut section = report.section("configuration", &found.path.display().to_string());
+            configuration::examine(&loaded, None, &mut section);
+            report.keep_configuration(section);
+            for server in &loaded.servers {
+                let candidate = Candidate::of(server, &loaded);
+                let mut same = running.take(&ServerSelector::parse(&server.policies.name));
+                let elsewhere = same.elsewhere(&candidate.place);
+                candidates.push(candidate.and(same, options.start));
+                candidates.extend(elsewhere.each().into_iter().map(Candidate::running));
+            }
+        }
         Err(why) => {
             let mut section = report.section("configuration", "");
-            configuration::missing(&why, &mut section);
+            configuration::missing(&why, !running.is_empty(), &mut section);
             report.keep_configuration(section);
-            return Ok(());
         }
-    };
-    let loaded = crate::named::read(&found)?;
-    let mut section = report.section("configuration", &found.path.display().to_string());
-    configuration::examine(&loaded, None, &mut section);
-    report.keep_configuration(section);
-    let candidates: Vec<Candidate> = loaded.servers.iter().map(|server| Candidate::of(server, &loaded)).collect();
+    }
+    candidates.extend(running.each().into_iter().map(Candidate::running));
     match <[Candidate; 1]>::try_from(candidates) {
         Ok([only]) => only.examine(limits, report).await,
         Err(several) => examine_all(several, limits, report).await,
@@ -192,6 +252,10 @@ async fn examine_all(candidates: Vec<Candidate>, limits: Limits, report: &mut Re
 struct Candidate {
     name: String,
     place: String,
+    /// The processes that have it already.
+    running: Running,
+    /// True if another copy is started even so.
+    starts_copy: bool,
     readiness: Readiness,
 }
 
@@ -199,6 +263,8 @@ struct Candidate {
 enum Readiness {
     /// The plan to reach the server.
     Plan(Box<Plan>),
+    /// Only its Mendline knows how to reach it.
+    Running,
     /// The step that says why the server is not examined.
     Skipped(Step),
 }
@@ -206,8 +272,7 @@ enum Readiness {
 impl Candidate {
     /// Prepares a server of the file, unless the file itself prevents that.
     fn of(server: &Server, loaded: &Loaded) -> Candidate {
-        let skipped =
-            |step| Candidate { name: server.name.clone(), place: String::new(), readiness: Readiness::Skipped(step) };
+        let skipped = |step| Candidate::new(server.name.clone(), String::new(), Readiness::Skipped(step));
         if server.is_disabled {
             return skipped(Step::skipped("all", "it is disabled"));
         }
@@ -222,7 +287,22 @@ impl Candidate {
 
     fn with(plan: Plan) -> Candidate {
         let (name, place) = (plan.upstream.name.clone(), plan.upstream.place.clone());
-        Candidate { name, place, readiness: Readiness::Plan(Box::new(plan)) }
+        Candidate::new(name, place, Readiness::Plan(Box::new(plan)))
+    }
+
+    /// Prepares a server that runs, and whose configuration is not known.
+    fn running(running: Running) -> Candidate {
+        let (name, place) = running.title();
+        Candidate { running, ..Candidate::new(name, place, Readiness::Running) }
+    }
+
+    fn new(name: String, place: String, readiness: Readiness) -> Candidate {
+        Candidate { name, place, running: Running::default(), starts_copy: false, readiness }
+    }
+
+    /// Adds the processes that have it already.
+    fn and(self, running: Running, starts_copy: bool) -> Candidate {
+        Candidate { running, starts_copy, ..self }
     }
 
     /// Creates its empty section of the report.
@@ -245,9 +325,13 @@ impl Candidate {
     }
 
     async fn fill(self, limits: Limits, section: &mut Section) {
+        self.running.examine(section);
+        let is_running = self.running.has_process() && !self.starts_copy;
         match self.readiness {
+            Readiness::Running => {}
             Readiness::Skipped(step) => section.add(step),
             Readiness::Plan(plan) => match &plan.endpoint {
+                Endpoint::Child(command) if is_running => child::examine_command(command, section),
                 Endpoint::Child(command) => child::examine(&plan, command, limits, section).await,
                 Endpoint::Remote(address) => remote::examine(&plan, address, limits, section).await,
             },

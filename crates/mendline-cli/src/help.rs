@@ -4,12 +4,14 @@
 //! appears under "More", which a test reports. The first page, the completions and the manual pages use the same
 //! definitions.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
+use crate::bare_command;
 use crate::cli::Cli;
 use crate::prose::folded;
 use crate::style::{Style, width};
@@ -156,9 +158,14 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let command = if asks_for_help { arranged(command, !asks_for_all) } else { command };
     match command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(cli),
-        Err(mut error) => {
-            let words: Vec<String> =
-                std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        Err(error) => {
+            let line: Vec<OsString> = std::env::args_os().collect();
+            let mut error = match bare_command::parse(&line, &error) {
+                Some(Ok(cli)) => return Ok(cli),
+                Some(Err(error)) => error,
+                None => error,
+            };
+            let words: Vec<String> = line.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             conceal(&mut error, &words);
             advise(&mut error, &Cli::command(), first.as_deref());
             Err(show(&error))
@@ -283,6 +290,16 @@ fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
                 "a server is run by 'mendline run -- COMMAND', 'mendline run URL' or 'mendline run NAME'".to_owned()
             }
         }
+        ErrorKind::UnknownArgument if error.get(ContextKind::SuggestedArg).is_none() => match first {
+            Some(name @ ("doctor" | "tools" | "call")) => {
+                format!("a command that starts a server comes after '--': 'mendline {name} -- COMMAND'")
+            }
+            _ => return,
+        },
+        ErrorKind::ArgumentConflict if first == Some("run") && is_name_with_command(error) => {
+            "a server is a URL, a name or a command; a command is named by 'mendline run --name NAME -- COMMAND'"
+                .to_owned()
+        }
         ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand => {
             match first.and_then(|name| example(command.find_subcommand(name)?)) {
                 Some(example) => format!("for example '{example}'"),
@@ -292,6 +309,14 @@ fn advise(error: &mut clap::Error, command: &Command, first: Option<&str>) {
         _ => return,
     };
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+}
+
+/// Returns whether a name, or a URL, and a command were given.
+fn is_name_with_command(error: &clap::Error) -> bool {
+    let text = error.to_string();
+    // The lines below it are the usage.
+    let first = text.lines().next().unwrap_or_default();
+    first.contains("URL|NAME") && first.contains("COMMAND")
 }
 
 /// Returns the first example of a command, without its description.
@@ -378,6 +403,9 @@ mod tests {
         assert!(said("mendline https://example.com/mcp").contains("'mendline run URL'"));
         assert!(said("mendline uvx notes-server").contains("'mendline run -- COMMAND'"));
         assert!(said("mendline completions").contains("for example 'mendline completions bash"));
+        assert!(said("mendline tools npx -y foo").contains("'mendline tools -- COMMAND'"));
+        assert!(said("mendline run notes -- npx foo").contains("'mendline run --name NAME -- COMMAND'"));
+        assert!(said("mendline run notes --cal-timeout 5s").contains("'--call-timeout'"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::Args;
 use mendline::observe::files::{FILE_BYTES, FOLDER, FOLDER_BYTES, FileOptions};
 use mendline::observe::log::LogLevel;
 use mendline::state::state_directory;
-use mendline_config::LogChoices;
+use mendline_config::LogSettings;
 
 /// The environment variable for the level of the log files.
 pub(crate) const VARIABLE: &str = "MENDLINE_LOG_FILES";
@@ -31,7 +31,7 @@ impl LogFileOptions {
     /// Returns the settings of the log files; `None` if there are none.
     pub(crate) fn choose(
         &self,
-        file: &LogChoices,
+        file: &LogSettings,
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Option<FileOptions>, String> {
         let level = match self.log_file_level {
@@ -61,7 +61,7 @@ fn from_variable(variable: Option<OsString>) -> Result<Option<LogLevel>, String>
 mod tests {
     use super::*;
 
-    fn chosen(options: &LogFileOptions, file: &LogChoices, variable: Option<&str>) -> Option<FileOptions> {
+    fn chosen(options: &LogFileOptions, file: &LogSettings, variable: Option<&str>) -> Option<FileOptions> {
         let variable = variable.map(OsString::from);
         let lookup = |name: &str| match name {
             VARIABLE => variable.clone(),
@@ -77,12 +77,12 @@ mod tests {
 
     #[test]
     fn flags_override_the_variable_which_overrides_the_file() {
-        let level = |options: &LogFileOptions, file: &LogChoices, variable: Option<&str>| {
+        let level = |options: &LogFileOptions, file: &LogSettings, variable: Option<&str>| {
             chosen(options, file, variable).map(|choices| choices.level)
         };
-        let file = LogChoices { level: Some(LogLevel::Warn), ..LogChoices::default() };
+        let file = LogSettings { level: Some(LogLevel::Warn), ..LogSettings::default() };
         let nothing = flags(None, false);
-        assert_eq!(level(&nothing, &LogChoices::default(), None), Some(LogLevel::Info));
+        assert_eq!(level(&nothing, &LogSettings::default(), None), Some(LogLevel::Info));
         assert_eq!(level(&nothing, &file, None), Some(LogLevel::Warn));
         assert_eq!(level(&nothing, &file, Some("debug")), Some(LogLevel::Debug));
         assert_eq!(level(&nothing, &file, Some("off")), None);
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn file_and_folder_sizes_are_consistent() {
         let sizes = |file_bytes, total_bytes| {
-            let file = LogChoices { file_bytes, total_bytes, ..LogChoices::default() };
+            let file = LogSettings { file_bytes, total_bytes, ..LogSettings::default() };
             chosen(&flags(None, false), &file, None).map(|choices| (choices.file_bytes, choices.folder_bytes)).unwrap()
         };
         assert_eq!(sizes(None, None), (FILE_BYTES, FOLDER_BYTES));
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn invalid_level_is_reported_with_its_variable() {
         let options = flags(None, false);
-        let why = options.choose(&LogChoices::default(), |_| Some("loud".into())).unwrap_err();
+        let why = options.choose(&LogSettings::default(), |_| Some("loud".into())).unwrap_err();
         assert!(why.starts_with("MENDLINE_LOG_FILES=loud: "), "{why}");
     }
 }

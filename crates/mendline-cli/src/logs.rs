@@ -14,8 +14,9 @@ mod message;
 mod record;
 mod show;
 mod when;
+mod zone;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -23,11 +24,12 @@ use clap::Args;
 use mendline::observe::files::FOLDER;
 use mendline::observe::log::LogLevel;
 use mendline::state::state_directory;
-use mendline_config::{Name, nearest};
+use mendline_config::nearest;
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::output;
 use crate::style::Style;
+use crate::target::ServerSelector;
 use crate::untrusted_text::one_line;
 use filter::{CallId, Filter};
 use folder::Folder;
@@ -36,6 +38,7 @@ use merge::Merge;
 use record::Record;
 use show::Show;
 use when::{TimeArg, Timestamp};
+use zone::Zone;
 
 /// Number of lines without `--lines` and without a filter.
 const DEFAULT_LINES: usize = 200;
@@ -50,21 +53,25 @@ const EXAMPLES: &str = "\
 Examples:
   mendline logs                        the last 200 lines of all servers
   mendline logs notes -f               of one server, and new ones
+  mendline logs notes#4711             of one process, as `mendline status` names it
   mendline logs --since 10m --level warn
+  mendline logs --since 22:00 --until 23:00
   mendline logs --grep ETIMEDOUT       in every wording of the error
-  mendline logs --grep 503 --since 2026-11-15
+  mendline logs --grep 503 --since yesterday
   mendline logs notes --call 65537     the history of one call; errors name it as `call`
   mendline logs notes --wire           also the messages, if `run --record-wire` logged them
 
 The files are in logs/ of the state directory: $MENDLINE_STATE_DIR, else
 $XDG_STATE_HOME/mendline, else ~/.local/state/mendline. `mendline run` logs more with
-`--log-file-level debug`, and nothing with `--no-log-files`. Times are in UTC.
+`--log-file-level debug`, and nothing with `--no-log-files`.
+Times on a terminal, and those of --since and --until, are local (of TZ, if it is set). In pipes,
+files and --json they are in UTC, and end with Z.
 Exit codes: 0 ok, 1 nothing matches, 2 wrong usage, 3 no logs, or unknown name.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LogsOptions {
-    /// Server by its name, and no other
+    /// Server by its name, or by NAME#PID or PID
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
@@ -72,7 +79,8 @@ pub(crate) struct LogsOptions {
     #[arg(long, short)]
     follow: bool,
 
-    /// Start: a duration before now such as 10m or 2h, or a time such as 2026-11-15T12:00:00Z
+    /// Start: a duration before now such as 10m or 2h, a time such as 22:00, yesterday or `yesterday 22:00`, a date such
+    /// as 2026-11-15 or `2026-11-15 22:00`, or with a zone 2026-11-15T21:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = when::parse)]
     since: Option<TimeArg>,
 
@@ -88,7 +96,8 @@ pub(crate) struct LogsOptions {
     #[arg(long, value_name = "LEVEL")]
     level: Option<LogLevel>,
 
-    /// Only lines with this text, in any case; ETIMEDOUT and the like, and a status such as 503, match every wording
+    /// Only lines with this text, in any case; a system error such as ETIMEDOUT, a signal such as SIGKILL and a status such as
+    /// 503 match every wording
     #[arg(long, value_name = "TEXT")]
     grep: Option<String>,
 
@@ -125,6 +134,24 @@ impl Count {
     }
 }
 
+/// The selected time.
+#[derive(Clone, Copy)]
+struct Range {
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+}
+
+impl Range {
+    /// Returns the range of the options, or `None` if it ends before it begins.
+    fn of(options: &LogsOptions) -> Option<Range> {
+        let until = match options.until {
+            Some(until) => Some(until.end_after(options.since)?),
+            None => None,
+        };
+        Some(Range { since: options.since.map(TimeArg::stamp), until: until.map(TimeArg::stamp) })
+    }
+}
+
 /// Runs `mendline logs`.
 pub(crate) fn run(options: &LogsOptions) -> ExitCode {
     match answer(options) {
@@ -147,9 +174,13 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
         eprintln!("error: there is no state directory: neither HOME nor XDG_STATE_HOME is set");
         return Ok(ExitCode::from(USAGE));
     };
-    let server = options.name.as_deref().map(|name| Name::sanitized(name).to_string());
+    let Some(range) = Range::of(options) else {
+        eprintln!("error: --until is before --since; nothing can be between them");
+        return Ok(ExitCode::from(USAGE));
+    };
+    let server = options.name.as_deref().map(ServerSelector::parse);
     let whole = Folder::read(&path, options.wire)?;
-    let folder = whole.of(server.as_deref());
+    let folder = whole.of(server.as_ref());
     if folder.is_empty() {
         let words = nothing_there(&path.display().to_string(), options.name.as_deref(), &whole);
         if !options.follow {
@@ -161,21 +192,22 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
     let mut filter = Filter::new(options);
     if options.wire && options.call.is_some() {
         // A message may be logged before the line that names its call.
-        let mut merge = Merge::forward(&folder.without_messages(), options.since.map(|moment| moment.stamp));
+        let mut merge = Merge::forward(&folder.without_messages(), range.since);
         while let Some(line) = merge.next()? {
             filter.learn(&line);
         }
     }
-    let show = Show::new(&folder, Style::for_stdout(), options.json, options.full);
+    let zone = io::stdout().is_terminal().then(Zone::local);
+    let show = Show::new(&folder, Style::for_stdout(), zone, options.json, options.full);
     let mut out = Output { out: BufWriter::new(output::Stdout), show, shown: 0 };
     let mut merge = match &options.call {
-        Some(_) if !options.follow => history(options, &folder, &filter, &mut out)?,
-        _ => lines(options, &folder, &filter, &mut out)?,
+        Some(_) if !options.follow => history(options, range, &folder, &filter, &mut out)?,
+        _ => lines(options, range, &folder, &filter, &mut out)?,
     };
     out.out.flush()?;
     remark(options, &folder, merge.take_unreadable(), out.shown);
     if options.follow {
-        follow::follow(&folder, server.as_deref(), &mut filter, &mut out)?;
+        follow::follow(&folder, server.as_ref(), &mut filter, &mut out)?;
         return Ok(ExitCode::SUCCESS);
     }
     Ok(if out.shown == 0 { ExitCode::from(NEGATIVE) } else { ExitCode::SUCCESS })
@@ -232,8 +264,8 @@ impl Output {
 }
 
 /// Prints the last lines, or all of them.
-fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output) -> io::Result<Merge> {
-    let is_narrowed = options.since.is_some() || options.until.is_some() || options.grep.is_some();
+fn lines(options: &LogsOptions, range: Range, folder: &Folder, filter: &Filter, out: &mut Output) -> io::Result<Merge> {
+    let is_narrowed = range.since.is_some() || range.until.is_some() || options.grep.is_some();
     let usual = match (options.follow, is_narrowed || options.call.is_some()) {
         (true, false) => Count::Last(BEFORE_FOLLOWING),
         (false, false) => Count::Last(DEFAULT_LINES),
@@ -241,9 +273,9 @@ fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
     };
     match options.lines.unwrap_or(usual) {
         Count::All => {
-            let mut merge = Merge::forward(folder, options.since.map(|moment| moment.stamp));
+            let mut merge = Merge::forward(folder, range.since);
             while let Some(line) = merge.next()? {
-                if options.until.is_some_and(|until| line.stamp > until.stamp) {
+                if range.until.is_some_and(|until| line.stamp > until) {
                     break;
                 }
                 out.line(&line, filter)?;
@@ -251,12 +283,12 @@ fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
             Ok(merge)
         }
         Count::Last(count) => {
-            let mut merge = Merge::backward(folder, options.until.map(|moment| moment.stamp));
+            let mut merge = Merge::backward(folder, range.until);
             let mut last = Vec::new();
             while last.len() < count
                 && let Some(line) = merge.next()?
             {
-                if options.since.is_some_and(|since| line.stamp < since.stamp) {
+                if range.since.is_some_and(|since| line.stamp < since) {
                     break;
                 }
                 if Record::parse(&line.text).is_some_and(|record| filter.takes(&record)) {
@@ -272,11 +304,17 @@ fn lines(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Outp
 }
 
 /// Prints the history of one call. If several processes have a call with that number, the latest is meant.
-fn history(options: &LogsOptions, folder: &Folder, filter: &Filter, out: &mut Output) -> io::Result<Merge> {
-    let mut merge = Merge::forward(folder, options.since.map(|moment| moment.stamp));
+fn history(
+    options: &LogsOptions,
+    range: Range,
+    folder: &Folder,
+    filter: &Filter,
+    out: &mut Output,
+) -> io::Result<Merge> {
+    let mut merge = Merge::forward(folder, range.since);
     let mut found: Vec<Line> = Vec::new();
     while let Some(line) = merge.next()? {
-        if options.until.is_some_and(|until| line.stamp > until.stamp) || found.len() >= MAX_HISTORY {
+        if range.until.is_some_and(|until| line.stamp > until) || found.len() >= MAX_HISTORY {
             break;
         }
         if Record::parse(&line.text).is_some_and(|record| filter.takes(&record)) {

@@ -6,6 +6,7 @@
 #[macro_use]
 mod output;
 
+mod bare_command;
 mod call;
 mod check;
 mod cli;
@@ -16,12 +17,15 @@ mod demo_server;
 mod doctor;
 mod external_inputs;
 mod help;
+mod interrupt;
+mod invocation;
 mod json_text;
 mod log_files;
 mod logs;
 mod man;
 mod mcp_client;
 mod named;
+mod next_step;
 mod plan;
 mod policy_flags;
 mod progress;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mendline::observe::log::{LogHandle, LogLevel};
-use mendline_config::{Finding, Found, Loaded, Paint, Source, Surroundings, Weight, find, load, nearest};
+use mendline_config::{ConfigFile, Environment, Finding, Loaded, RenderStyle, Severity, Source, find, load, nearest};
 
 use crate::cli::{UNKNOWN, USAGE};
 use crate::plan::{Plan, check_headers};
@@ -27,7 +27,7 @@ impl From<String> for Refusal {
 pub(crate) struct Named {
     pub(crate) plan: Plan,
     pub(crate) loaded: Loaded,
-    pub(crate) found: Found,
+    pub(crate) found: ConfigFile,
 }
 
 /// Returns the plan of the server with this name.
@@ -52,14 +52,14 @@ pub(crate) fn resolve(line: &Line<'_>) -> Result<(Plan, Option<Named>), Refusal>
 }
 
 /// Locates the configuration file.
-pub(crate) fn locate(named: Option<&Path>) -> Result<Found, String> {
+pub(crate) fn locate(named: Option<&Path>) -> Result<ConfigFile, String> {
     find(named, |name| std::env::var_os(name)).map_err(|missing| missing.to_string())
 }
 
 /// Reads and parses the file as far as possible.
-pub(crate) fn read(found: &Found) -> Result<Loaded, String> {
+pub(crate) fn read(found: &ConfigFile) -> Result<Loaded, String> {
     let source = Source::read(&found.path)?;
-    Ok(load(source, found.is_ours, Surroundings::of_process()))
+    Ok(load(source, found.is_ours, Environment::of_process()))
 }
 
 /// Returns the plan of the server with this name in this file.
@@ -69,11 +69,11 @@ pub(crate) fn entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan
     }
     let obstacles = loaded.obstacles(name);
     if !obstacles.is_empty() {
-        let painted = loaded.render(obstacles.iter().copied(), paint());
+        let rendered = loaded.render(obstacles.iter().copied(), render_style());
         let mistakes =
             if obstacles.len() == 1 { "one mistake".to_owned() } else { format!("{} mistakes", obstacles.len()) };
         let words =
-            format!("{painted}\n\nerror: nothing was started: {mistakes} in {}", loaded.source.path().display());
+            format!("{rendered}\n\nerror: nothing was started: {mistakes} in {}", loaded.source.path().display());
         return Err(Refusal { words, code: USAGE });
     }
     let server = loaded.server(name).ok_or_else(|| format!("the entry of {name:?} is invalid"))?;
@@ -92,7 +92,7 @@ fn is_unreadable(loaded: &Loaded) -> bool {
 pub(crate) fn log_findings(loaded: &Loaded, name: &str, log: &LogHandle) {
     let concerns = |finding: &&Finding| finding.server.as_deref().is_none_or(|server| server == name);
     for finding in loaded.findings.iter().filter(concerns) {
-        let level = if finding.weight == Weight::Note { LogLevel::Debug } else { LogLevel::Warn };
+        let level = if finding.severity == Severity::Note { LogLevel::Debug } else { LogLevel::Warn };
         log.write(level, &finding.line(&loaded.source));
     }
     let elsewhere = loaded.findings.iter().filter(|finding| finding.is_error() && !concerns(finding)).count();
@@ -106,8 +106,8 @@ pub(crate) fn log_findings(loaded: &Loaded, name: &str, log: &LogHandle) {
 }
 
 /// Returns the colour setting for findings.
-pub(crate) fn paint() -> Paint {
-    if Style::for_stderr().is_coloured() { Paint::Coloured } else { Paint::Plain }
+pub(crate) fn render_style() -> RenderStyle {
+    if Style::for_stderr().is_coloured() { RenderStyle::Coloured } else { RenderStyle::Plain }
 }
 
 fn unknown(name: &str, loaded: &Loaded) -> String {

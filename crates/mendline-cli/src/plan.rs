@@ -10,15 +10,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use mendline::catalogue::Identity;
 use mendline::decisions::config::{Dialect, Transport};
 use mendline::decisions::{Secret, UpstreamConfig, defaults};
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::{ProxyRules, Target, TlsOptions, UrlFault};
-use mendline_config::{Name, Reach, Server, expand, is_surely_a_variable, is_variable};
+use mendline_config::{self as config, Name, Owner, Server, expand, is_plain_variable_name, is_variable_name};
 use mendline_wire::Limits;
 
+use crate::bare_command;
 use crate::cli::RunOptions;
 use crate::help::conceal;
 use crate::server_flags::{Line, TransportFlag};
@@ -69,16 +70,14 @@ impl Plan {
                 remote(expand(written, variable).map_err(|fault| fault.to_string())?, written, line, variable)?
             }
             (None, Some(name)) => {
-                if !is_variable(name) {
+                if !is_variable_name(name) {
                     return Err(URL_ENV_FORM.to_owned());
                 }
                 remote(held_by("--url-env", name, variable)?, URL_IN_VARIABLE, line, variable)?
             }
             (None, None) => child(line)?,
         };
-        if let Some(policies) = line.policies {
-            policies.apply(&mut plan.upstream)?;
-        }
+        plan.apply_policies(line)?;
         Ok(plan)
     }
 
@@ -88,26 +87,26 @@ impl Plan {
             message_bytes: server.message_bytes.unwrap_or(Limits::default().message_bytes),
             ..Limits::default()
         };
-        let mut plan = match &server.reach {
-            Reach::Command { program, arguments, environment, directory } => {
+        let mut plan = match &server.endpoint {
+            config::Endpoint::Command { program, arguments, environment, directory } => {
                 let mut command = ChildCommand::new(program, arguments.iter().map(OsString::from));
                 command.environment = plain(environment);
                 command.directory.clone_from(directory);
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Child(command), limits }
             }
-            Reach::Url { url, headers, connect_timeout, allow_http, .. } => {
+            config::Endpoint::Url { url, headers, connect_timeout, allow_http, .. } => {
                 let (url, headers) = (url.clone(), headers.clone());
                 let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
                 let address = Address { url, is_hidden: false, headers, connect_timeout, allow_http };
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Remote(address), limits }
             }
-            Reach::Wrapped { arguments, environment, directory } => {
+            config::Endpoint::Wrapped { arguments, environment, directory } => {
                 let mut plan = unwrapped(server, arguments, environment)?;
                 if let Endpoint::Child(command) = &mut plan.endpoint {
                     command.environment = plain(environment);
                     command.directory.clone_from(directory);
                 }
-                Plan { limits, ..plan }
+                plan
             }
         };
         if let Some(line) = line {
@@ -162,12 +161,30 @@ impl Plan {
         if let Some(name) = line.name {
             self.upstream.name = name.to_string();
         }
-        line.policies.map_or(Ok(()), |policies| policies.apply(&mut self.upstream))
+        self.apply_policies(line)
+    }
+
+    /// Applies the policy flags of a command line.
+    fn apply_policies(&mut self, line: &Line<'_>) -> Result<(), String> {
+        let Some(policies) = line.policies else { return Ok(()) };
+        let by_key = policies.by_key()?;
+        if let Some(most) = by_key.message_bytes() {
+            self.limits.message_bytes = most;
+        }
+        if let Endpoint::Remote(address) = &mut self.endpoint {
+            address.connect_timeout =
+                line.server.connect_timeout.or(by_key.connect_timeout()).or(address.connect_timeout);
+        }
+        policies.apply(&mut self.upstream)
     }
 }
 
-/// Builds the plan of an entry that runs Mendline itself, with the policies of that entry.
+/// Builds the plan of an entry that runs Mendline itself, as the client would run it.
 fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secret)]) -> Result<Plan, String> {
+    let mut arguments = arguments.to_vec();
+    if let Some(at) = bare_command::find(&arguments, &Wrapped::command()) {
+        arguments.insert(at, bare_command::SEPARATOR.to_owned());
+    }
     let line = ["mendline run"].into_iter().chain(arguments.iter().map(String::as_str));
     let inner = Wrapped::try_parse_from(line).map_err(|mut error| {
         conceal(&mut error, &[]);
@@ -189,17 +206,23 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
     // The variables are those that a client would set.
     let own =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
-    let plain = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
+    let plan = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
         .map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
-    let mut upstream = server.policies.clone();
-    upstream.transport = plain.upstream.transport;
-    upstream.place.clone_from(&plain.upstream.place);
-    if upstream.transport != Transport::Child && upstream.timeouts.handshake == defaults::HANDSHAKE {
-        // The entry was read as a command, which has a longer limit.
-        upstream.timeouts.handshake = defaults::HANDSHAKE_HTTP;
+    let mut upstream = plan.upstream;
+    upstream.name.clone_from(&server.policies.name);
+    if server.owner == Owner::OtherProgram {
+        // The client passes nothing but the arguments on.
+        return Ok(Plan { upstream, ..plan });
     }
-    options.policies.apply(&mut upstream).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
-    Ok(Plan { upstream, ..plain })
+    let mut own = UpstreamConfig { transport: upstream.transport, place: upstream.place, ..server.policies.clone() };
+    if own.transport != Transport::Child && own.timeouts.handshake == defaults::HANDSHAKE {
+        // The entry was read as a command, which has a longer limit.
+        own.timeouts.handshake = defaults::HANDSHAKE_HTTP;
+    }
+    let mut plan = Plan { upstream: own, ..plan };
+    plan.limits.message_bytes = server.message_bytes.unwrap_or(plan.limits.message_bytes);
+    plan.apply_policies(&options.line()).map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
+    Ok(plan)
 }
 
 #[derive(Parser)]
@@ -218,6 +241,8 @@ fn child(line: &Line<'_>) -> Result<Plan, String> {
     let [program, arguments @ ..] = line.command else {
         return Err(NO_COMMAND.to_owned());
     };
+    // A header without quotes puts its value in the place of the command.
+    check_headers(line)?;
     if has_headers(line) {
         return Err(NO_HEADERS.to_owned());
     }
@@ -246,7 +271,7 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
     let (is_hidden, allow_http) = (url != written, line.server.allow_http);
     let address = Address { url: Secret::new(url), is_hidden, headers, connect_timeout, allow_http };
     let target = address.target()?;
-    let name = line.name.cloned().unwrap_or_else(|| Name::of_host(target.origin().host())).to_string();
+    let name = line.name.cloned().unwrap_or_else(|| Name::of_origin(&target.origin().to_string())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
     Ok(Plan { upstream, endpoint: Endpoint::Remote(address), limits: Limits::default() })
 }
@@ -299,7 +324,7 @@ fn header_parts(header: &str) -> Result<(&str, &str), String> {
 fn header_env_parts(header: &str) -> Result<(&str, &str), String> {
     let (name, holder) = header.split_once('=').unwrap_or_default();
     let name = name.trim();
-    if is_header_name(name) && is_variable(holder) { Ok((name, holder)) } else { Err(HEADER_ENV_FORM.to_owned()) }
+    if is_header_name(name) && is_variable_name(holder) { Ok((name, holder)) } else { Err(HEADER_ENV_FORM.to_owned()) }
 }
 
 fn headers(line: &Line<'_>, variable: Lookup<'_>) -> Result<Vec<(String, Secret)>, String> {
@@ -326,7 +351,7 @@ fn variable(name: &str) -> Option<String> {
 /// Returns the value of the variable that a flag names. The name is shown only if it is certainly one: a user who
 /// confuses the flags may have written the secret in its place.
 fn held_by(flag: &str, name: &str, variable: Lookup<'_>) -> Result<String, String> {
-    variable(name).ok_or_else(|| match is_surely_a_variable(name) {
+    variable(name).ok_or_else(|| match is_plain_variable_name(name) {
         true => format!("{flag}: the variable {name} is not set"),
         false => format!("{flag}: the variable that it names is not set (its name is not shown, it may be a secret)"),
     })

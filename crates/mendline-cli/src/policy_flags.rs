@@ -12,6 +12,7 @@ mod values;
 
 use clap::Args;
 use mendline::decisions::UpstreamConfig;
+use mendline_config::{Environment, PolicySet};
 
 use self::calls::CallFlags;
 use self::protection::ProtectionFlags;
@@ -33,18 +34,30 @@ pub(crate) struct PolicyFlags {
     timeouts: TimeoutFlags,
     #[command(flatten)]
     startup: StartupFlags,
+
+    /// Any policy of the configuration file, by its key: timeouts.call=2m, circuitBreaker.window=1m; may be repeated.
+    /// The other flags override it
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Any policy")]
+    policy: Vec<String>,
 }
 
 impl PolicyFlags {
     /// Applies the flags to a server's policies, or reports a contradiction. A flag wins over the configuration file,
     /// which wins over the defaults.
     pub(crate) fn apply(&self, upstream: &mut UpstreamConfig) -> Result<(), String> {
+        self.by_key()?.apply(upstream);
         upstream.reconnect = self.reconnect.policy(&upstream.reconnect)?;
         upstream.keep_alive = self.reconnect.keep_alive(upstream.keep_alive)?;
         self.calls.apply(upstream)?;
         self.protection.apply(upstream);
         self.startup.apply(upstream);
         self.timeouts.apply(upstream)
+    }
+
+    /// Returns the policies that are given by their keys.
+    pub(crate) fn by_key(&self) -> Result<PolicySet, String> {
+        let policies = self.policy.iter().map(String::as_str);
+        PolicySet::parse(policies, &Environment::of_process()).map_err(|error| format!("--policy: {error}"))
     }
 }
 
@@ -119,6 +132,19 @@ mod tests {
         assert_eq!((breaker.failures, breaker.open_for), (3, OpenFor::Exactly(seconds(60))));
         assert!(breaker.count_tool_errors);
         assert_eq!(upstream.rate_limit, Some(RateLimit { burst: 5, per_second: 0.5 }));
+    }
+
+    #[test]
+    fn u03_policies_by_key_are_set_and_flags_override_them() {
+        let upstream = chosen(
+            "--policy timeouts.call=2m --call-timeout 3m --policy circuitBreaker.window=1m --policy retry.codes.-7=always",
+        )
+        .unwrap();
+        assert_eq!(upstream.timeouts.call, seconds(180));
+        assert_eq!(upstream.breaker.map(|breaker| breaker.window), Some(seconds(60)));
+        assert!(upstream.retry.codes.contains_key(&-7), "{:?}", upstream.retry.codes);
+        let complaint = chosen("--policy timeouts.cal=2m").unwrap_err();
+        assert!(complaint.contains("--policy: unknown key `cal`; did you mean `call`?"), "{complaint}");
     }
 
     #[test]

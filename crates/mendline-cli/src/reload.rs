@@ -13,7 +13,7 @@ use mendline::observe::redact::Redactor;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::Target;
 use mendline::transport::next::Next;
-use mendline_config::{Found, Source, Surroundings, Watch, load};
+use mendline_config::{ConfigFile, Environment, Source, Watch, load};
 use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
@@ -24,7 +24,7 @@ use crate::plan::{Endpoint, Plan};
 pub(crate) struct Reload {
     name: String,
     options: Arc<RunOptions>,
-    found: Found,
+    found: ConfigFile,
     watch: Watch,
     /// The current plan.
     plan: Plan,
@@ -69,7 +69,7 @@ impl Reload {
     }
 
     fn take(&mut self, source: Source, target: &ReloadTarget, log: &LogHandle) -> Option<Input> {
-        let loaded = load(source, self.found.is_ours, Surroundings::of_process());
+        let loaded = load(source, self.found.is_ours, Environment::of_process());
         let path = loaded.source.path().display();
         let plan = match entry(&loaded, &self.name, &self.options.line()) {
             Ok(plan) => plan,

@@ -3,6 +3,7 @@
 //! This module only assembles the parts. The guard starts first, because no child may start without one. The driver is
 //! a task of a runtime with one thread, because waking a task takes no system call, unlike waking the outermost future.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use mendline::state::state_directory;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
 use mendline::transport::remote::Remote;
-use mendline_config::LogChoices;
+use mendline_config::LogSettings;
 use mendline_wire::Limits;
 
 use crate::GUARD;
@@ -27,6 +28,8 @@ use crate::external_inputs::ExternalInputs;
 use crate::named::{Refusal, log_findings, named};
 use crate::plan::{Endpoint, Plan};
 use crate::reload::{Reload, ReloadTarget};
+use crate::server_flags::Line;
+use crate::untrusted_text::one_line;
 
 /// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
@@ -60,7 +63,8 @@ struct Bridge {
 
 fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
     let level = log_level_or_default(options.log_level)?;
-    let log_for = |plan: &Plan, file: &LogChoices| {
+    let line = options.line();
+    let log_for = |plan: &Plan, file: &LogSettings| {
         let mut log = Log::to_stderr(level, vec![plan.upstream.name.clone()]);
         log.redactor().learn(&plan.secrets());
         if let Some(choices) = options.log_files.choose(file, |name| std::env::var_os(name))? {
@@ -68,20 +72,42 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         }
         Ok::<Log, String>(log)
     };
-    let line = options.line();
-    match line.by_name() {
+    let bridge = match line.by_name() {
         Some(name) => {
             let named = named(name, &line)?;
             let log = log_for(&named.plan, &named.loaded.logs)?;
             log_findings(&named.loaded, name, &log.handle());
             let reload = Some(Reload::new(name, &named, Arc::clone(options), log.redactor()));
-            Ok(Bridge { plan: named.plan, log, reload })
+            Bridge { plan: named.plan, log, reload }
         }
         None => {
             let plan = Plan::of_flags(&line)?;
-            Ok(Bridge { log: log_for(&plan, &LogChoices::default())?, plan, reload: None })
+            let log = log_for(&plan, &LogSettings::default())?;
+            if let (Some(file), Some(program)) = (&options.also_configured_in, options.command.first()) {
+                let (program, file) = (program.to_string_lossy(), file.display());
+                let words = format!(
+                    "runs the command `{program}`, because words follow the name; the server `{program}` of {file} is run by `mendline run {program}`"
+                );
+                log.write(LogLevel::Warn, &words);
+            }
+            Bridge { log, plan, reload: None }
         }
+    };
+    if level >= LogLevel::Info && std::io::stdin().is_terminal() {
+        eprintln!("{}", terminal_hint(&line));
     }
+    Ok(bridge)
+}
+
+/// Returns the hint for a person who has started `mendline run` in a terminal, which sends no MCP.
+fn terminal_hint(line: &Line<'_>) -> String {
+    let server = match (line.by_name(), line.target) {
+        (Some(name), _) => one_line(name),
+        (None, Some(_)) => "URL".to_owned(),
+        (None, None) if line.command.is_empty() => "URL".to_owned(),
+        (None, None) => "-- CMD".to_owned(),
+    };
+    format!("Waiting for an MCP client on stdin. To try a server: mendline tools {server}")
 }
 
 impl Bridge {

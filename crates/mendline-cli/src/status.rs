@@ -2,11 +2,12 @@
 //!
 //! - [`report`]: the data, in the format of `--json`;
 //! - [`memory`]: the memory of children, measured on this machine;
-//! - [`table`]: a table that fits the terminal; [`page`]: the text output, and [`detail`] of one server;
+//! - [`table`]: a table that fits the terminal, with [`names`] that stay different; [`page`]: the text output, and [`detail`] of one server;
 //! - [`probe`]: probes of configured servers that do not run.
 
 mod detail;
 pub(crate) mod memory;
+pub(crate) mod names;
 mod page;
 mod probe;
 pub(crate) mod report;

@@ -1,6 +1,6 @@
 //! Selection of running servers: `notes`, `notes#4711` or `4711`.
 
-use mendline_config::nearest;
+use mendline_config::{Name, nearest};
 
 use crate::untrusted_text::one_line;
 
@@ -32,6 +32,16 @@ impl ServerSelector {
             Some(wanted) => wanted == name && self.pid == Some(pid),
             None => self.text == name || self.pid == Some(pid),
         }
+    }
+}
+
+impl ServerSelector {
+    /// Returns whether this server is selected, also by the name of its entry in a file that the server's name was made
+    /// of (`my server` is shown as `my-server`).
+    pub(crate) fn is_or_becomes(&self, name: &str, pid: u32) -> bool {
+        let written = self.name.as_ref().unwrap_or(&self.text);
+        let is_process = self.name.is_none() || self.pid == Some(pid);
+        self.is(name, pid) || (is_process && Name::sanitized(written).to_string() == name)
     }
 }
 
@@ -69,6 +79,8 @@ mod tests {
         assert!(ServerSelector::parse("notes#7").is("notes", 7) && !ServerSelector::parse("notes#7").is("notes", 8));
         assert!(ServerSelector::parse("7").is("notes", 7) && ServerSelector::parse("7").is("7", 9));
         assert!(!ServerSelector::parse("notes#x").is("notes", 7));
+        assert!(ServerSelector::parse("my server#7").is_or_becomes("my-server", 7));
+        assert!(!ServerSelector::parse("my server#8").is_or_becomes("my-server", 7));
     }
 
     #[test]

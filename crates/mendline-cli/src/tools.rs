@@ -11,17 +11,17 @@ use clap::{ArgAction, Args};
 use serde_json::value::RawValue;
 
 use self::tool::Tool;
-use crate::cli::UNKNOWN;
+use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::json_text::{Members, pretty};
 use crate::mcp_client::{McpClient, RequestError, ServerInfo};
 use crate::named::{Refusal, resolve};
-use crate::output;
 use crate::plan::{Endpoint, Plan};
 use crate::policy_flags::duration;
 use crate::reporter::Reporter;
 use crate::server_flags::{Line, ServerFlags};
 use crate::style::Style;
 use crate::untrusted_text::{counted, cut, headline, lines, one_line, width};
+use crate::{interrupt, output};
 
 /// Time limit for the handshake of a server at a URL. A child has its start timeout, which may include a download.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,8 +35,8 @@ Examples:
   mendline tools --prompts --resources notes
 
 `mendline call` calls a tool, `mendline doctor` finds out why a server does not answer.
-Exit codes: 0 ok, 1 the server returned an error, 2 wrong usage or configuration, 3 no server or tool of
-that name, 5 the server cannot be reached, 6 it needs a login.";
+Exit codes: 0 ok, 1 the server returned an error, or Ctrl-C, 2 wrong usage or configuration,
+3 no server or tool of that name, 5 the server cannot be reached, 6 it needs a login.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, override_usage = "mendline tools [OPTIONS] <URL|NAME> [TOOL]\n       mendline tools [OPTIONS] [TOOL] -- <COMMAND> [ARGUMENTS]...")]
@@ -133,9 +133,12 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     let name = plan.upstream.name.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
-    let listing = runtime.block_on(fetch_lists(plan, options)).map_err(|it| trouble(&name, &line, &it));
+    let fetched = runtime.block_on(fetch_lists(plan, options));
     runtime.shutdown_background();
-    let listing = listing?;
+    let Some(fetched) = fetched else {
+        return Err(Refusal { words: "interrupted".to_owned(), code: NEGATIVE });
+    };
+    let listing = fetched.map_err(|it| trouble(&name, &line, &it))?;
     if options.json {
         output::json(&listing.json());
         return Ok(());
@@ -182,36 +185,58 @@ pub(crate) fn find(tools: &[Tool], wanted: &str) -> Result<Tool, Refusal> {
 /// The answers of a server.
 struct Listing {
     info: ServerInfo,
-    /// The lists by name, as the server wrote them.
-    lists: Vec<(&'static str, Vec<Box<RawValue>>)>,
+    lists: Lists,
 }
 
-async fn fetch_lists(plan: Plan, options: &ToolsOptions) -> Result<Listing, RequestError> {
+/// Queries the server; `None` after Ctrl-C.
+async fn fetch_lists(plan: Plan, options: &ToolsOptions) -> Option<Result<Listing, RequestError>> {
     let time_limit = time_limit(&plan, options.timeout);
     let reporter = Reporter::new(&plan.upstream.name);
-    let (mut client, info) = McpClient::connect(plan, time_limit, reporter).await?;
+    let (mut client, info) = tokio::select! {
+        connected = McpClient::connect(plan, time_limit, reporter) => match connected {
+            Ok(connected) => connected,
+            Err(trouble) => return Some(Err(trouble)),
+        },
+        () = interrupt::cancelled() => return None,
+    };
+    let lists = tokio::select! {
+        lists = read_lists(&mut client, &info, options, time_limit) => Some(lists),
+        () = interrupt::cancelled() => None,
+    };
+    if lists.is_none() {
+        client.cancel().await;
+    }
+    // Another signal skips the orderly close.
+    tokio::select! {
+        () = client.close() => {}
+        () = interrupt::signalled() => {}
+    }
+    lists.map(|lists| lists.map(|lists| Listing { info, lists }))
+}
+
+/// The lists by name, as the server wrote them.
+type Lists = Vec<(&'static str, Vec<Box<RawValue>>)>;
+
+async fn read_lists(
+    client: &mut McpClient,
+    info: &ServerInfo,
+    options: &ToolsOptions,
+    time_limit: Duration,
+) -> Result<Lists, RequestError> {
     let wanted = [
         ("tools", !options.prompts && !options.resources),
         ("prompts", options.prompts),
         ("resources", options.resources),
     ];
     let mut lists = Vec::new();
-    let mut failure = None;
     for (what, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
         let listed = match info.offers(what) {
             true => tokio::time::timeout(time_limit, client.list(&format!("{what}/list"), what)).await,
             false => Ok(Ok(Vec::new())),
         };
-        match listed.unwrap_or(Err(RequestError::Timeout(time_limit))) {
-            Ok(items) => lists.push((what, items)),
-            Err(trouble) => failure = Some(trouble),
-        }
+        lists.push((what, listed.unwrap_or(Err(RequestError::Timeout(time_limit)))?));
     }
-    client.close().await;
-    match failure {
-        Some(trouble) => Err(trouble),
-        None => Ok(Listing { info, lists }),
-    }
+    Ok(lists)
 }
 
 impl Listing {

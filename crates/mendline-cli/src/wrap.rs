@@ -20,6 +20,7 @@ mod entry_tests;
 mod file;
 mod json;
 mod plan;
+mod policies;
 mod proof;
 #[cfg(test)]
 mod properties;
@@ -37,8 +38,8 @@ use std::process::ExitCode;
 
 use backups::Backups;
 use clients::{Client, ClientDirectories, Scope};
-use diff::{Paint, plain};
-use document::{Section, Syntax};
+use diff::{DiffStyle, plain};
+use document::{Document, Section, Syntax};
 use file::Source;
 use plan::{Action, Chosen, EntryResult, Plan, Server};
 use secrets::shown_sentence;
@@ -49,17 +50,33 @@ use crate::style::Style;
 
 /// Runs `mendline wrap`.
 pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
-    match binary::choose(options.binary.as_deref()) {
-        Ok(binary) => {
-            WrapRun { which: &options.which, action: Action::Wrap { binary: &binary }, clean: false }.exit_code()
-        }
-        Err(complaint) => complain(&complaint, USAGE),
+    let binary = match binary::choose(options.binary.as_deref(), options.which.dry_run) {
+        Ok(binary) => binary,
+        Err(complaint) => return complain(&complaint, USAGE),
+    };
+    let action = Action::Wrap { binary: &binary.path };
+    let code = WrapRun { which: &options.which, action, clean: false }.exit_code();
+    if let Some(warning) = binary.warning {
+        eprintln!("\nwarning: {warning}");
     }
+    code
 }
 
 /// Runs `mendline unwrap`.
 pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
     WrapRun { which: &options.which, action: Action::Unwrap, clean: options.clean }.exit_code()
+}
+
+/// Returns the names of the servers in the files of all clients.
+pub(crate) fn server_names() -> Vec<String> {
+    let Ok(directories) = ClientDirectories::of_process() else { return Vec::new() };
+    let mut names = BTreeSet::new();
+    for location in directories.locations() {
+        let Ok(Some(source)) = file::read(&location.path) else { continue };
+        let Ok(document) = Document::parse(&source.text, Syntax::of(&source.real)) else { continue };
+        names.extend(document.servers(&location.section).iter().map(|server| server.key.clone()));
+    }
+    names.into_iter().collect()
 }
 
 fn complain(complaint: &str, code: u8) -> ExitCode {
@@ -314,7 +331,7 @@ impl WrapRun<'_> {
         if plan.changes() {
             let colour = Style::for_stdout().is_coloured();
             println!();
-            print!("{}", diff::render(&path, &plan.before, &plan.edits, plan.syntax, Paint { colour }));
+            print!("{}", diff::render(&path, &plan.before, &plan.edits, plan.syntax, DiffStyle { colour }));
         }
         println!();
     }

@@ -23,6 +23,9 @@ pub enum Owner {
     OtherProgram,
 }
 
+/// The key of the variables that a server sets itself.
+pub(crate) const ENV: &str = "env";
+
 /// The checked values of an object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
@@ -87,11 +90,14 @@ pub(crate) struct Checker<'a> {
     pub secrets: Vec<Range<usize>>,
     /// The server whose keys are being checked.
     pub server: Option<String>,
+    /// The variables that this server sets itself. They override those of the environment.
+    pub server_variables: Vec<(String, String)>,
 }
 
 impl<'a> Checker<'a> {
     pub fn new(environment: &'a Environment, owner: Owner) -> Self {
-        Checker { environment, owner, findings: Vec::new(), secrets: Vec::new(), server: None }
+        let (findings, secrets, server_variables) = (Vec::new(), Vec::new(), Vec::new());
+        Checker { environment, owner, findings, secrets, server: None, server_variables }
     }
 
     pub fn report(&mut self, mut finding: Finding) {
@@ -183,6 +189,14 @@ impl<'a> Checker<'a> {
                 self.mask(value);
                 self.words(name, value)
             }
+            Kind::Pairs if name == ENV => {
+                self.mask(value);
+                // The variables of a server are expanded from the environment, and not from each other.
+                let variables = std::mem::take(&mut self.server_variables);
+                let pairs = self.pairs(name, value);
+                self.server_variables = variables;
+                pairs
+            }
             Kind::Pairs => {
                 self.mask(value);
                 self.pairs(name, value)
@@ -244,7 +258,7 @@ impl<'a> Checker<'a> {
     }
 
     fn expanded(&mut self, text: &str, at: &Range<usize>) -> Option<String> {
-        match expand(text, |name| self.environment.variable(name)) {
+        match expand(text, |name| self.lookup(name)) {
             Ok(text) => Some(text),
             Err(fault) => {
                 let finding = Finding::error(at.clone(), fault.what).help(fault.help);
@@ -252,6 +266,12 @@ impl<'a> Checker<'a> {
                 None
             }
         }
+    }
+
+    /// Returns the value of a variable: of the server that is being checked, or else of the environment.
+    fn lookup(&self, name: &str) -> Option<String> {
+        let own = self.server_variables.iter().find(|(known, _)| known == name);
+        own.map(|(_, value)| value.clone()).or_else(|| self.environment.variable(name))
     }
 
     fn words(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
@@ -309,7 +329,7 @@ impl<'a> Checker<'a> {
             );
             return None;
         }
-        let value = self.environment.variable(variable);
+        let value = self.lookup(variable);
         if value.is_none() {
             let what = match is_plain_variable_name(variable) {
                 true => format!("the variable {variable} is not set"),

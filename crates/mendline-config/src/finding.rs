@@ -14,7 +14,7 @@ use crate::file::Source;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum Severity {
     /// The value cannot be used.
     Error,
     /// The value can be used but is probably a mistake.
@@ -25,7 +25,7 @@ pub enum Weight {
 
 /// The cause of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum Cause {
     /// The file is wrong in every environment.
     File,
     /// The environment: the same file may be correct elsewhere or later.
@@ -36,9 +36,9 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The severity of a finding.
-    pub weight: Weight,
+    pub severity: Severity,
     /// The cause of a finding.
-    pub fault: Fault,
+    pub cause: Cause,
     /// The span in bytes; `None` if it is about the whole file.
     pub at: Option<Range<usize>>,
     /// The message, in one line.
@@ -50,20 +50,20 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(weight: Weight, at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding { weight, fault: Fault::File, at: Some(at), what: what.into(), help: None, server: None }
+    fn new(severity: Severity, at: Range<usize>, what: impl Into<String>) -> Finding {
+        Finding { severity, cause: Cause::File, at: Some(at), what: what.into(), help: None, server: None }
     }
 
     pub(crate) fn error(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Weight::Error, at, what)
+        Finding::new(Severity::Error, at, what)
     }
 
     pub(crate) fn warning(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Weight::Warning, at, what)
+        Finding::new(Severity::Warning, at, what)
     }
 
     pub(crate) fn note(at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding::new(Weight::Note, at, what)
+        Finding::new(Severity::Note, at, what)
     }
 
     pub(crate) fn help(mut self, help: impl Into<String>) -> Finding {
@@ -72,13 +72,13 @@ impl Finding {
     }
 
     pub(crate) fn with_environment(mut self) -> Finding {
-        self.fault = Fault::Environment;
+        self.cause = Cause::Environment;
         self
     }
 
     /// Returns whether it is an error.
     pub fn is_error(&self) -> bool {
-        self.weight == Weight::Error
+        self.severity == Severity::Error
     }
 
     /// Returns the finding on one line, for a log.
@@ -99,11 +99,11 @@ impl Finding {
     }
 
     /// Returns the finding with the line of the file, for a terminal.
-    pub fn render(&self, source: &Source, paint: Paint) -> String {
-        let level = match self.weight {
-            Weight::Error => Level::ERROR,
-            Weight::Warning => Level::WARNING,
-            Weight::Note => Level::NOTE,
+    pub fn render(&self, source: &Source, style: RenderStyle) -> String {
+        let level = match self.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+            Severity::Note => Level::NOTE,
         };
         let path = escaped(&source.path().display().to_string());
         let what = escaped(&self.what);
@@ -120,9 +120,9 @@ impl Finding {
         if let Some(help) = &help {
             group = group.element(Level::HELP.message(help.as_str()));
         }
-        let renderer = match paint {
-            Paint::Plain => Renderer::plain(),
-            Paint::Coloured => Renderer::styled(),
+        let renderer = match style {
+            RenderStyle::Plain => Renderer::plain(),
+            RenderStyle::Coloured => Renderer::styled(),
         };
         renderer.render(&[group])
     }
@@ -159,7 +159,7 @@ fn harmless<'a>(text: &'a str, span: &Range<usize>) -> (Cow<'a, str>, Range<usiz
 
 /// The style of rendered findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paint {
+pub enum RenderStyle {
     /// Plain text, for files and pipes.
     Plain,
     /// Colours, for terminals.
@@ -177,12 +177,12 @@ mod tests {
         let at = text.find('6').unwrap();
         let finding = Finding::error(at..at + 1, "`n\u{1b}]0;x\u{7}\nerror: forged` is wrong").help("not \u{2066}this");
         let (line, column) = source.position(at);
-        for shown in [finding.render(&source, Paint::Plain), finding.line(&source)] {
+        for shown in [finding.render(&source, RenderStyle::Plain), finding.line(&source)] {
             assert!(shown.chars().all(|it| is_harmless(it) || it == '\n'), "{shown:?}");
             assert!(!shown.contains("\nerror: forged"), "{shown}");
             assert!(shown.contains(&format!(":{line}:{column}")), "{shown}");
         }
-        let shown = finding.render(&source, Paint::Plain);
+        let shown = finding.render(&source, RenderStyle::Plain);
         let lines: Vec<&str> = shown.lines().collect();
         let at = lines.iter().position(|line| line.contains("\"B\": 6")).unwrap();
         let column = |line: &str, sign: char| line.chars().position(|it| it == sign);
@@ -195,7 +195,7 @@ mod tests {
         let source = Source::new("/etc/x.json", text);
         let at = text.find('5').unwrap();
         let finding = Finding::error(at..at + 1, "`B` must be text").help("write \"5\"");
-        let shown = finding.render(&source, Paint::Plain);
+        let shown = finding.render(&source, RenderStyle::Plain);
         assert!(shown.contains("error: `B` must be text") && shown.contains("/etc/x.json:1:36"), "{shown}");
         assert!(shown.contains("help: write \"5\"") && !shown.contains("s3cret"), "{shown}");
         assert_eq!(finding.line(&source), "/etc/x.json:1:36: `B` must be text; write \"5\"");

@@ -1,7 +1,7 @@
 //! The configuration, in the file formats that users already have.
 //!
 //! A file is parsed ([`file`](Source)), checked against one table of keys ([`keys`]), and lowered to the policies of
-//! `mendline_core` and to the transport of a server ([`Server`]). All mistakes are reported at once ([`Finding`]), and
+//! `mendline_core` and to the endpoint of a server ([`Server`]). All mistakes are reported at once ([`Finding`]), and
 //! no possible secret is ever shown.
 //!
 //! This is a separate crate, so that a program that embeds Mendline with another configuration needs neither the
@@ -41,21 +41,14 @@ use file::{Entry, Value};
 pub use check::Owner;
 pub use file::Source;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
-pub use finding::{Fault, Finding, Paint, Weight};
+pub use finding::{Cause, Finding, RenderStyle, Severity};
 pub use location::{ConfigFile, NoConfigFile, find};
-pub use lower::{LogSettings, Reach, Server};
+pub use lower::{Endpoint, LogSettings, PolicySet, Server, is_policy};
 pub use name::Name;
 pub use nearest::nearest;
 pub use schema::{key_table, schema};
 pub use variables::{VariableError, expand, is_plain_variable_name, is_variable_name};
 pub use watch::Watch;
-/// The former names of public items, until their callers use the new ones.
-#[doc(hidden)]
-pub use {
-    self::Environment as Surroundings, file::json::OPTIONS as JSON_OF_CLIENTS, location::ConfigFile as Found,
-    lower::LogSettings as LogChoices, variables::is_plain_variable_name as is_surely_a_variable,
-    variables::is_variable_name as is_variable,
-};
 
 /// Returns the value of a variable.
 type Lookup = dyn Fn(&str) -> Option<String> + Send;
@@ -144,7 +137,7 @@ impl Loaded {
     pub fn obstacles(&self, name: &str) -> Vec<&Finding> {
         let stops = |finding: &&Finding| {
             let concerns_it = finding.server.as_deref().is_none_or(|server| server == name);
-            let concerns_all = self.owner == Owner::Mendline && finding.fault == Fault::File;
+            let concerns_all = self.owner == Owner::Mendline && finding.cause == Cause::File;
             finding.is_error() && (concerns_it || concerns_all)
         };
         self.findings.iter().filter(stops).collect()
@@ -156,9 +149,9 @@ impl Loaded {
     }
 
     /// Returns these findings, rendered for a user, with an empty line between them.
-    pub fn render<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>, paint: Paint) -> String {
-        let painted: Vec<_> = findings.into_iter().map(|finding| finding.render(&self.source, paint)).collect();
-        painted.join("\n\n")
+    pub fn render<'a>(&self, findings: impl IntoIterator<Item = &'a Finding>, style: RenderStyle) -> String {
+        let rendered: Vec<_> = findings.into_iter().map(|finding| finding.render(&self.source, style)).collect();
+        rendered.join("\n\n")
     }
 }
 

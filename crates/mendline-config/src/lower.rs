@@ -1,11 +1,12 @@
-//! Lowers the checked values of a server to its transport and policies.
+//! Lowers the checked values of a server to its endpoint and policies.
 //!
 //! Single values are valid here; this module checks combinations. A server with contradictory values is left out, and
 //! its name stays known.
 
+mod endpoint;
 mod logs;
 mod policies;
-mod reach;
+mod policy_set;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,24 +14,27 @@ use std::time::Duration;
 use mendline::decisions::UpstreamConfig;
 
 use crate::Loaded;
-use crate::check::{Block, CheckedValue, Checker, Pair, TypedValue};
+use crate::check::{Block, CheckedValue, Checker, Owner, Pair, TypedValue};
 use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
 use crate::name::Name;
+pub use endpoint::Endpoint;
 pub use logs::LogSettings;
 pub(crate) use logs::logs;
-pub use reach::Reach;
+pub use policy_set::{PolicySet, is_policy};
 
 /// A valid server.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Its name, as written.
     pub name: String,
+    /// The owner of its file.
+    pub owner: Owner,
     /// It is disabled.
     pub is_disabled: bool,
-    /// Its transport.
-    pub reach: Reach,
+    /// Its endpoint.
+    pub endpoint: Endpoint,
     /// Its policies.
     pub policies: UpstreamConfig,
     /// The maximum size of a message, if configured.
@@ -141,19 +145,25 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
     let shown = name(entry, checker, loaded);
     match entry.value.table() {
         Some(entries) => {
+            checker.server_variables = endpoint::own_variables(&entry.value, checker);
             let own = checker.block(entries, keys::SERVER, true);
+            checker.server_variables.clear();
             let settings = Settings { own: &own, defaults };
             check_enabled(settings, checker);
             policies::check_contradictions(settings, checker);
-            let reached = reach::reach(entry, settings, checker);
+            let endpoint = endpoint::endpoint(entry, settings, checker);
             let is_right = !checker.findings[before..].iter().any(Finding::is_error);
-            if let (Some((reach, literal_secrets)), true) = (reached, is_right) {
-                let mut upstream = reach.upstream(&shown);
-                policies::apply(settings, &mut upstream);
+            if let (Some((endpoint, literal_secrets)), true) = (endpoint, is_right) {
+                let mut upstream = endpoint.upstream(&shown);
+                match endpoint {
+                    Endpoint::Wrapped { .. } => policies::apply_own(settings, &mut upstream),
+                    _ => policies::apply(settings, &mut upstream),
+                }
                 loaded.servers.push(Server {
                     name: entry.key.clone(),
+                    owner: checker.owner,
                     is_disabled: is_disabled(settings),
-                    reach,
+                    endpoint,
                     policies: upstream,
                     message_bytes: settings.whole("limits.messageBytes").and_then(|most| usize::try_from(most).ok()),
                     literal_secrets,

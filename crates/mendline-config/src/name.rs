@@ -2,7 +2,8 @@
 //!
 //! A name appears in logs, in errors that models read, and later as a prefix of tool names. It has at most 64 letters,
 //! digits, `-` and `_`, and no `__`, which separates a server name from a tool name. Without a configured name it is
-//! derived from the command: not from the launcher (`npx`, `python`) but from the program that it launches.
+//! derived from the command: not from the launcher (`npx`, `python`) but from the program that it launches. The derived
+//! name of a server on this machine or at an address is that address with its port, as in the URL.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -54,8 +55,23 @@ impl Name {
         Name::sanitized(&launched.unwrap_or(program))
     }
 
+    /// Derives a name from the origin of a URL: from the name of its host, or from its address and port, because several
+    /// servers run on one machine.
+    pub fn of_origin(origin: &str) -> Name {
+        let address = origin.split_once("://").map_or(origin, |(_, address)| address);
+        let host = match address.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => address.split(':').next().unwrap_or_default(),
+        };
+        let is_local = host == "localhost" || (host.ends_with(".localhost") && host.len() < LONGEST / 2);
+        if is_local || host.parse::<std::net::IpAddr>().is_ok() {
+            return Name(address.to_owned());
+        }
+        Name::of_host(host)
+    }
+
     /// Derives a name from a host, without the prefixes `www.` and `mcp.`.
-    pub fn of_host(host: &str) -> Name {
+    fn of_host(host: &str) -> Name {
         let host = host.strip_prefix("www.").or(host.strip_prefix("mcp.")).unwrap_or(host);
         Name::sanitized(host)
     }
@@ -179,6 +195,17 @@ mod tests {
         assert_eq!(name("node index.js"), "index");
         assert_eq!(name("node"), "node");
         assert_eq!(name("uv run --directory /srv/x notes.py"), "notes");
+    }
+
+    #[test]
+    fn u08_name_of_a_local_url_is_its_address() {
+        let name = |origin| Name::of_origin(origin).to_string();
+        assert_eq!(name("http://127.0.0.1:8080"), "127.0.0.1:8080");
+        assert_eq!(name("http://localhost:3000"), "localhost:3000");
+        assert_eq!(name("https://[::1]:8443"), "[::1]:8443");
+        assert_eq!(name("http://10.0.0.7"), "10.0.0.7");
+        assert_eq!(name("https://mcp.example.com"), "example-com");
+        assert_eq!(name("https://www.example.com:8443"), "example-com");
     }
 
     #[test]

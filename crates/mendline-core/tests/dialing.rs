@@ -266,3 +266,20 @@ fn parked_server_is_reported_with_reason() {
     let words = reported["params"]["data"].as_str().unwrap();
     assert!(words.contains("\"notes\" keeps failing (the server was killed by signal 9)"), "{words}");
 }
+
+#[test]
+fn t08_parked_server_is_reported_once_an_hour() {
+    let mut stage = Stage::with(|notes| {
+        notes.reconnect = AutoReconnect { max_retries: Some(Some(1)), ..AutoReconnect::default() }.into();
+    });
+    let begin = stage.now;
+    while stage.now.since(begin) < Duration::from_secs(3 * 3600) {
+        fail_spawn(&mut stage);
+        while stage.spawned.is_none() {
+            stage.advance(Duration::from_secs(1));
+        }
+    }
+    assert_eq!(stage.state(), LinkState::Dialing);
+    // The failed dials before it is parked, and once an hour that it still is.
+    assert!((4..=9).contains(&stage.errors), "{} errors in three hours", stage.errors);
+}

@@ -12,6 +12,7 @@
 //! it.
 
 pub mod message;
+mod parent;
 pub mod registry;
 pub mod runtime_dir;
 pub mod server;

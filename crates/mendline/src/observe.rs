@@ -9,4 +9,5 @@ pub mod escaped;
 pub mod files;
 pub mod log;
 pub mod redact;
+pub mod signal;
 mod stderr;

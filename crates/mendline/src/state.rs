@@ -4,6 +4,7 @@
 //! that no other user can write to it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -24,12 +25,30 @@ pub(crate) fn own_folder(path: &Path) -> io::Result<()> {
     check_owner(&metadata).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
 }
 
+/// An error: another user can write to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotOwn {
+    OtherOwner,
+    WritableByOthers,
+}
+
+impl fmt::Display for NotOwn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotOwn::OtherOwner => "it belongs to another user",
+            NotOwn::WritableByOthers => "other users can write to it",
+        })
+    }
+}
+
+impl std::error::Error for NotOwn {}
+
 /// Checks that only this user can write to a file.
-pub(crate) fn check_owner(metadata: &fs::Metadata) -> Result<(), &'static str> {
+pub(crate) fn check_owner(metadata: &fs::Metadata) -> Result<(), NotOwn> {
     if metadata.uid() != rustix::process::geteuid().as_raw() {
-        Err("it belongs to another user")
+        Err(NotOwn::OtherOwner)
     } else if metadata.permissions().mode() & 0o022 != 0 {
-        Err("other users can write to it")
+        Err(NotOwn::WritableByOthers)
     } else {
         Ok(())
     }

@@ -102,7 +102,18 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn new(content: Content, handle: ConnectionHandle) -> Outgoing {
+        if matches!(content, Content::Pieces(_)) {
+            handle.count_streaming(true);
+        }
         Outgoing { content, handle, is_cut: false }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if matches!(self.content, Content::Pieces(_)) {
+            self.handle.count_streaming(false);
+        }
     }
 }
 

@@ -36,6 +36,8 @@ struct Shared {
     /// The number of the connection on this server, from 1.
     number: u64,
     requests: AtomicU64,
+    /// Responses whose bodies are sent in pieces and have not ended.
+    streaming: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -53,11 +55,14 @@ enum EndState {
     Open,
     EndsWhenFlushed(Ending),
     Ends(Ending),
+    /// Nothing is read or written any more.
+    Silent,
 }
 
 impl ConnectionHandle {
     pub(crate) fn new(number: u64) -> ConnectionHandle {
-        ConnectionHandle(Arc::new(Shared { number, requests: AtomicU64::new(0), state: Mutex::default() }))
+        let (requests, streaming) = (AtomicU64::new(0), AtomicU64::new(0));
+        ConnectionHandle(Arc::new(Shared { number, requests, streaming, state: Mutex::default() }))
     }
 
     /// The number of the connection.
@@ -68,6 +73,25 @@ impl ConnectionHandle {
     /// Counts a request and returns its number, from 1.
     pub(crate) fn count_request(&self) -> u64 {
         self.0.requests.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Counts a response whose body is sent in pieces, from its head to its end.
+    pub(crate) fn count_streaming(&self, begins: bool) {
+        if begins {
+            self.0.streaming.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.0.streaming.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether a response has begun and not ended.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.0.streaming.load(Ordering::Relaxed) > 0
+    }
+
+    /// Stops reading and writing for good. The connection stays open.
+    pub(crate) fn silence(&self) {
+        self.end_with(EndState::Silent, Bytes::new());
     }
 
     /// Returns whether the connection is about to end.
@@ -100,7 +124,7 @@ impl ConnectionHandle {
         // The first end wins, but an immediate one replaces one that waits for a flush.
         if matches!(
             (state.end_state, end_state),
-            (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_))
+            (EndState::Open, _) | (EndState::EndsWhenFlushed(_), EndState::Ends(_) | EndState::Silent)
         ) {
             state.end_state = end_state;
             state.final_bytes = final_bytes;
@@ -139,22 +163,23 @@ impl Socket {
         Socket { connection, handle, _open: Open(Arc::clone(&oracle)), oracle }
     }
 
-    /// Fails once the connection must end. The error makes hyper drop it.
-    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    /// Fails once the connection must end. The error makes hyper drop it. A silent connection is pending without end.
+    fn poll_check(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.handle.state();
         match state.end_state {
             EndState::Open | EndState::EndsWhenFlushed(_) => {
                 if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
                     state.wakers.push(cx.waker().clone());
                 }
-                Ok(())
+                Poll::Ready(Ok(()))
             }
+            EndState::Silent => Poll::Pending,
             EndState::Ends(ending) => {
                 drop(state);
                 if ending == Ending::Reset {
                     self.connection.tcp().set_zero_linger()?;
                 }
-                Err(io::ErrorKind::ConnectionAborted.into())
+                Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()))
             }
         }
     }
@@ -175,7 +200,7 @@ impl Socket {
 
 impl AsyncRead for Socket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
+        std::task::ready!(self.poll_check(cx))?;
         let before = buf.filled().len();
         std::task::ready!(Pin::new(&mut self.connection).poll_read(cx, buf))?;
         let read = buf.filled().len() - before;
@@ -186,25 +211,28 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.check(cx)?;
+        std::task::ready!(self.poll_check(cx))?;
         let written = std::task::ready!(Pin::new(&mut self.connection).poll_write(cx, buf))?;
         self.oracle.record(|counts| counts.bytes_out += written as u64);
         Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(cx)?;
+        std::task::ready!(self.poll_check(cx))?;
         std::task::ready!(Pin::new(&mut self.connection).poll_flush(cx))?;
         let end_state = self.handle.state().end_state;
         if let EndState::EndsWhenFlushed(ending) = end_state {
             std::task::ready!(self.poll_final_bytes(cx))?;
             self.handle.end(ending);
-            return Poll::Ready(self.check(cx));
+            return self.poll_check(cx);
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if matches!(self.handle.state().end_state, EndState::Silent) {
+            return Poll::Pending;
+        }
         Pin::new(&mut self.connection).poll_shutdown(cx)
     }
 }

@@ -24,6 +24,7 @@ use super::stream::Stream;
 use super::{http_sse, jsonrpc, legacy, modern};
 use crate::fault::FaultContext;
 use crate::oracle::Oracle;
+use crate::outage::{Outage, OutageState};
 use crate::plan::Plan;
 use crate::settings::Settings;
 
@@ -35,6 +36,7 @@ pub(crate) type Refused = Box<Reply>;
 pub(crate) struct ServerState {
     pub(crate) oracle: Arc<Oracle>,
     pub(crate) plan: Plan,
+    pub(crate) outages: OutageState,
     /// The address of the foreign origin.
     pub(crate) elsewhere: SocketAddr,
     settings: RwLock<Settings>,
@@ -59,6 +61,7 @@ impl ServerState {
         ServerState {
             oracle,
             plan: Plan::default(),
+            outages: OutageState::new(),
             elsewhere,
             settings: RwLock::new(settings),
             sessions: Mutex::default(),
@@ -254,6 +257,26 @@ impl ServerState {
         for handle in self.handles.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             handle.end(ending);
         }
+    }
+
+    /// Begins an outage, on open connections too.
+    pub(crate) fn begin_outage(&self, outage: Outage) {
+        self.outages.set(Some(outage));
+        match outage {
+            Outage::Refused | Outage::TlsAlert => self.cut(Ending::Fin),
+            Outage::Cut(ending) => self.cut(ending),
+            // Exchanges without a head are answered by the outage, those with a head can only be cut.
+            Outage::CutAfterRequest(ending) => self.cut_streaming(ending),
+            Outage::Page { .. } => self.cut_streaming(Ending::Fin),
+            Outage::Silence => {
+                self.handles.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(ConnectionHandle::silence);
+            }
+        }
+    }
+
+    fn cut_streaming(&self, ending: Ending) {
+        let handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        handles.iter().filter(|handle| handle.is_streaming()).for_each(|handle| handle.end(ending));
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<String, (Protocol, Arc<Session>)>> {

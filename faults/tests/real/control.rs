@@ -39,6 +39,12 @@ async fn server_is_changed_over_the_control_port() {
     assert_eq!(server.oracle().counts().posts, 0);
     assert_eq!(send(at, "DELETE", "rules", &Value::Null).await.0, 200);
     assert_eq!(server.rules().len(), 0);
+    let page = json!({ "page": { "status": 503, "retryAfter": 3 } });
+    assert_eq!(send(at, "POST", "outage", &page).await.0, 200);
+    let reply = client.call("lookup", "k").await;
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("3")));
+    assert_eq!(send(at, "DELETE", "outage", &Value::Null).await.0, 200);
+    assert_eq!(client.call("lookup", "k").await.status, 200);
     assert_eq!(send(at, "POST", "notify", &json!({ "method": "notifications/x" })).await.1, json!({ "clients": 1 }));
     assert_eq!(send(at, "POST", "request", &json!({ "what": "roots" })).await.1, json!({ "clients": 1 }));
     assert_eq!(send(at, "POST", "settings", &json!({ "era": "modern" })).await.0, 200);
@@ -90,6 +96,7 @@ async fn invalid_control_requests_are_refused_with_an_error() {
         ("POST", "rules", json!({ "fault": "h26_500", "wen": 1 }), 400),
         ("POST", "settings", json!({ "era": "bronze" }), 400),
         ("POST", "cut", json!({}), 400),
+        ("POST", "outage", json!("kindness"), 400),
         ("GET", "nothing", Value::Null, 404),
         ("POST", "toxics", json!({}), 404),
     ] {

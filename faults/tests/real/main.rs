@@ -7,6 +7,7 @@ mod command;
 mod control;
 mod faults;
 mod http2;
+mod outages;
 mod proxy;
 mod readme;
 mod server;

@@ -1,7 +1,7 @@
-//! Rendering of a tool's result: text as text, structured data as JSON, binary content as files.
+//! Rendering of a tool's result: text as text, binary content as files.
 //!
-//! A server with structured output sends it twice: as data and as the same data in a text block. Only the data is
-//! shown. The server controls nothing of a file's name but its extension, by the MIME type, and no file is overwritten.
+//! A server with structured output sends it twice: as data and in a text block. Only the text is shown, so that a pipe
+//! gets one document; `--json` has both. Structured content without a text is shown as JSON. The server controls nothing of a file's name but its extension, by the MIME type, and no file is overwritten.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -72,11 +72,12 @@ impl Rendered {
         // A result in a pipe is data for a program and stays unescaped; an error is always a message for a person.
         let is_seen = outcome != Outcome::Succeeded || std::io::stdout().is_terminal();
         let mut renderer = Renderer { is_seen, tool, output, text: String::new(), notes: Vec::new() };
-        let structured = members.get("structuredContent").filter(|value| value.get() != "null");
         for block in members.list("content") {
-            renderer.block(&block, structured);
+            renderer.block(&block);
         }
-        if let Some(structured) = structured {
+        let structured = members.get("structuredContent").filter(|value| value.get() != "null");
+        if let Some(structured) = structured.filter(|_| renderer.text.trim().is_empty()) {
+            renderer.text.clear();
             renderer.push_text(&pretty(structured));
         }
         Rendered { outcome, text: renderer.text, is_escaped: is_seen, notes: renderer.notes }
@@ -92,16 +93,11 @@ struct Renderer<'a> {
 }
 
 impl Renderer<'_> {
-    fn block(&mut self, block: &RawValue, structured: Option<&RawValue>) {
+    fn block(&mut self, block: &RawValue) {
         let members = Members::of(block).unwrap_or_default();
         let text = |name: &str| members.text(name);
         match text("type").as_deref() {
-            Some("text") => {
-                let said = text("text").unwrap_or_default();
-                if !structured.is_some_and(|structured| is_same(&said, structured)) {
-                    self.push_text(&said);
-                }
-            }
+            Some("text") => self.push_text(&text("text").unwrap_or_default()),
             Some("image" | "audio") => {
                 self.file(text("mimeType").as_deref(), &text("data").unwrap_or_default());
             }
@@ -155,12 +151,6 @@ impl Renderer<'_> {
     }
 }
 
-/// Returns whether a text is the JSON of this value.
-fn is_same(text: &str, structured: &RawValue) -> bool {
-    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
-    value(text).is_some_and(|said| Some(said) == value(structured.get()))
-}
-
 /// Writes a new file that only this user can read.
 fn save(directory: &Path, name: &str, extension: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -208,12 +198,26 @@ mod tests {
     }
 
     #[test]
-    fn structured_output_is_shown_once_beside_other_text() {
+    fn u09_text_is_shown_and_structured_output_is_not() {
         let result = json!({
             "content": [{ "type": "text", "text": "{ \"n\": 1 }" }, { "type": "text", "text": "one row" }],
             "structuredContent": { "n": 1 },
         });
-        assert_eq!(shown(&result, None).text, "one row\n{\n  \"n\": 1\n}\n");
+        assert_eq!(shown(&result, None).text, "{ \"n\": 1 }\none row\n");
+        let differs = json!({
+            "content": [{ "type": "text", "text": "[DIR] .git" }],
+            "structuredContent": { "content": "[DIR] .git" },
+        });
+        assert_eq!(shown(&differs, None).text, "[DIR] .git\n");
+    }
+
+    #[test]
+    fn u09_structured_output_without_text_is_shown() {
+        let image = json!({ "type": "image", "mimeType": "image/png", "data": "aGVsbG8=" });
+        for content in [json!([]), json!([image]), json!([{ "type": "text", "text": "" }])] {
+            let result = json!({ "content": content, "structuredContent": { "n": 1 } });
+            assert_eq!(shown(&result, None).text, "{\n  \"n\": 1\n}\n");
+        }
     }
 
     #[test]

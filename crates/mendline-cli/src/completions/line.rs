@@ -1,4 +1,5 @@
-//! A typed line, and whether the name of a server or of one of its tools is expected at its end.
+//! A typed line, and whether the name of a server or of one of its tools is expected at its end, as an argument or as
+//! the value of an option.
 //!
 //! All shells quote names of servers alike, so the line is parsed here and not in three shell languages. The parser
 //! handles what completion needs: the last command of the line, its words, and the unfinished word. The command line
@@ -17,6 +18,8 @@ pub(super) struct CursorPosition {
     pub(super) command: String,
     /// The server that was named before: the next word is one of its tools.
     pub(super) server: Option<String>,
+    /// The option whose value is expected, without its dashes.
+    pub(super) option: Option<String>,
     /// The configuration file that was named before.
     pub(super) config: Option<PathBuf>,
     /// True if configured servers that do not run are meant, too.
@@ -24,13 +27,14 @@ pub(super) struct CursorPosition {
 }
 
 impl CursorPosition {
-    /// Finds the position at the end of this line, if it is that of a first or a second argument.
+    /// Finds the position at the end of this line, if it is that of a first or a second argument, or of a value.
     pub(super) fn find(line: &str, whole: &Command) -> Option<CursorPosition> {
         let words = words(line);
         let ours = words.iter().position(|word| word.rsplit('/').next() == Some("mendline"))?;
         let [command, before @ .., last] = &words[ours + 1..] else { return None };
         let known = whole.find_subcommand(command)?;
-        let mut position = CursorPosition { command: command.clone(), server: None, config: None, is_probe: false };
+        let mut position =
+            CursorPosition { command: command.clone(), server: None, option: None, config: None, is_probe: false };
         let mut before = before.iter();
         while let Some(word) = before.next() {
             if word == "--" {
@@ -51,13 +55,20 @@ impl CursorPosition {
             if value.is_none() && !wants_value(flag, known) {
                 continue;
             }
-            // A value that is being typed is not the name of a server.
-            let value = value.or_else(|| before.next().cloned())?;
+            let Some(value) = value.or_else(|| before.next().cloned()) else {
+                position.option = Some(flag.trim_start_matches('-').to_owned());
+                return Some(position);
+            };
             if flag == "--config" {
                 position.config = Some(at_home(&value));
             }
         }
-        (!last.starts_with('-')).then_some(position)
+        match last.strip_prefix("--").and_then(|last| last.split_once('=')) {
+            Some((option, _)) => position.option = Some(option.to_owned()),
+            None if last.starts_with('-') => return None,
+            None => {}
+        }
+        Some(position)
     }
 }
 
@@ -130,7 +141,7 @@ mod tests {
 
     /// Returns the position of a first argument.
     fn position(line: &str) -> Option<CursorPosition> {
-        find(line).filter(|position| position.server.is_none())
+        find(line).filter(|position| position.server.is_none() && position.option.is_none())
     }
 
     #[test]
@@ -205,8 +216,21 @@ mod tests {
         ] {
             assert_eq!(find(line).and_then(|position| position.server).as_deref(), Some("notes"), "{line}");
         }
-        for line in ["mendline call notes search ", "mendline call notes --arg ", "mendline call notes -- ls "] {
+        for line in ["mendline call notes search ", "mendline call notes -- ls "] {
             assert_eq!(find(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn u09_value_of_an_option_is_expected_after_it() {
+        for (line, option) in [
+            ("mendline wrap --server ", "server"),
+            ("mendline wrap --client cursor --server no", "server"),
+            ("mendline wrap --server=no", "server"),
+            ("mendline call notes --arg ", "arg"),
+            ("mendline logs -n ", "n"),
+        ] {
+            assert_eq!(find(line).and_then(|position| position.option).as_deref(), Some(option), "{line}");
         }
     }
 

@@ -19,7 +19,7 @@ use super::line::CursorPosition;
 use crate::cli::{Cli, NEGATIVE};
 use crate::named::{locate, read};
 use crate::plan::Plan;
-use crate::{logs, output};
+use crate::{logs, output, wrap};
 
 /// Time limit for everything.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -40,6 +40,8 @@ pub(super) enum NameSource {
     Logged,
     /// The cached tools of the server that was named before.
     Tools,
+    /// The files of clients.
+    Clients,
 }
 
 /// Commands that take the name of a tool after the name of its server.
@@ -57,6 +59,10 @@ pub(super) const SERVERS: [(&str, &str, NameSource); 9] = [
     ("resume", "name", NameSource::Isolated(true)),
     ("logs", "name", NameSource::Logged),
 ];
+
+/// Options that take the name of a server: the command, the option, and the source of names.
+pub(super) const OPTIONS: [(&str, &str, NameSource); 2] =
+    [("wrap", "server", NameSource::Clients), ("unwrap", "server", NameSource::Clients)];
 
 /// Prints the names that may follow, one on each line. The exit code says whether a name is expected at all.
 pub(super) fn answer(line: &str) -> ExitCode {
@@ -78,6 +84,9 @@ pub(super) fn answer(line: &str) -> ExitCode {
 /// Returns the source of names at this position.
 fn name_source(position: &CursorPosition) -> Option<NameSource> {
     let command = position.command.as_str();
+    if let Some(option) = &position.option {
+        return OPTIONS.iter().find(|(of, name, _)| *of == command && name == option).map(|(.., source)| *source);
+    }
     if position.server.is_some() {
         return OF_TOOLS.contains(&command).then_some(NameSource::Tools);
     }
@@ -91,6 +100,7 @@ fn names(position: &CursorPosition, source: NameSource) -> Vec<String> {
         NameSource::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
         NameSource::Logged => logged(),
         NameSource::Tools => tools(position).unwrap_or_default(),
+        NameSource::Clients => wrap::server_names(),
     };
     if position.is_probe {
         names.extend(configured(position));

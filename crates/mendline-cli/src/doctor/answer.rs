@@ -37,10 +37,12 @@ fn is_json_rpc(answer: &Response) -> bool {
 pub(crate) fn judge_response(answer: &Response, redactor: &StepRedactor) -> Step {
     let (status, http) = (answer.status, version(answer));
     let kind = answer.content_type().unwrap_or_default();
-    let page = || match title(&answer.body, redactor) {
+    let page = || match title(&answer.body, redactor).or_else(|| first_words(answer, redactor)) {
         Some(title) => format!(" ({title:?})"),
         None => String::new(),
     };
+    let wait = answer.retry_after().map(one_line);
+    let wait = wait.map_or_else(String::new, |wait| format!(", Retry-After: {}", with_unit(&wait)));
     let path = "Is the path of the URL right? Many servers are at /mcp or at /sse";
     match status {
         200..300
@@ -69,11 +71,11 @@ pub(crate) fn judge_response(answer: &Response, redactor: &StepRedactor) -> Step
             None => Step::failed(LAYER, format!("a redirect ({status}) without a target")).advice(path),
         },
         401 | 403 => Step::ok(LAYER, format!("{http}, answers with {status}")),
-        429 => {
-            let wait =
-                answer.retry_after().map_or_else(String::new, |wait| format!(", Retry-After: {}", one_line(wait)));
-            Step::failed(LAYER, format!("it rejects the request: too many requests (429{wait})"))
-                .advice("Wait, and try again")
+        429 => Step::failed(LAYER, format!("it rejects the request: too many requests (429{wait})"))
+            .advice("Wait, and try again"),
+        503 if !wait.is_empty() => {
+            Step::failed(LAYER, format!("the server is not available for now (503{wait}){}", page()))
+                .advice("It announces that it will be back then: try again after that time. Mendline waits for it, too")
         }
         400..500 if is_json_rpc(answer) => {
             Step::ok(LAYER, format!("{http}, rejects the legacy handshake with an MCP error ({status})"))
@@ -81,10 +83,25 @@ pub(crate) fn judge_response(answer: &Response, redactor: &StepRedactor) -> Step
         404 => Step::failed(LAYER, format!("there is nothing at this path (404){}", page())).advice(path),
         405 => Step::failed(LAYER, "this path takes no messages (405)").advice(path),
         400..500 => Step::failed(LAYER, format!("the server rejects the request ({status}){}", page())).advice(path),
-        _ => Step::failed(LAYER, format!("the server fails ({status}){}", page())).advice(
+        _ => Step::failed(LAYER, format!("the server fails ({status}{wait}){}", page())).advice(
             "The server, or a proxy before it, is broken or restarting; read its log, and try again in a minute",
         ),
     }
+}
+
+/// Returns the first words of a text that is no web page. Secrets are hidden before it is cut.
+fn first_words(answer: &Response, redactor: &StepRedactor) -> Option<String> {
+    let kind = answer.content_type().unwrap_or_default();
+    if !matches!(kind.as_str(), "text/plain" | "application/json" | "application/problem+json" | "") {
+        return None;
+    }
+    let text = redactor.redact_text(&String::from_utf8_lossy(&answer.body));
+    Some(headline(&text, 60)).filter(|words| !words.is_empty())
+}
+
+/// Returns a value of `Retry-After` as text: a number is one of seconds.
+fn with_unit(wait: &str) -> String {
+    if wait.bytes().all(|byte| byte.is_ascii_digit()) { format!("{wait} s") } else { wait.to_owned() }
 }
 
 /// Returns the title of a web page. Secrets are hidden before it is cut.

@@ -12,7 +12,7 @@ use mendline::transport::child::ChildCommand;
 use rustix::fs::{Access, access};
 
 use super::Limits;
-use super::protocol::{self, Handshake};
+use super::protocol::{self, Handshake, Pace};
 use super::report::Section;
 use super::step::{Step, Verdict, limit_text};
 use crate::mcp_client::{Observed, RequestError};
@@ -47,12 +47,14 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
         Ok(info) => {
             section.add(Step::ok("start", "it runs; the time is that of its first answer").took(took));
             section.add(protocol::handshake_step(&info));
-            protocol::examine(&mut client, &info, limits.step, section).await;
+            section.begin("ping");
+            let pace = Pace::measure(&mut client, limits.step).await;
+            let is_examined = protocol::examine(&mut client, &info, limits.step, pace, section).await;
             section.add(stdout(&client.events().seen()));
             section.begin("eras");
-            let mut eras = protocol::eras(&mut client, &info, limits.step).await;
+            let mut eras = if is_examined { protocol::eras(&mut client, &info, limits.step).await } else { None };
             client.close().await;
-            if eras.is_none() {
+            if eras.is_none() && is_examined {
                 // The second start takes as long as the first, and the server need not answer at all.
                 let limit = limit.min(took * 2 + protocol::OTHER_ERA);
                 eras = protocol::eras_in_new_process(plan, &info, limit).await;
@@ -85,6 +87,12 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
             client.close().await;
         }
     }
+}
+
+/// Examines only the command of a server that runs already.
+pub(crate) fn examine_command(command: &ChildCommand, section: &mut Section) {
+    section.add(find(command));
+    section.skip(&ABOVE, "not tried, because it runs already; --start starts another copy");
 }
 
 fn not_started(why: &Reason) -> Step {

@@ -1,6 +1,6 @@
 //! Findings about the configuration file, as `mendline check` reports them.
 
-use mendline_config::{Finding, Loaded, Weight};
+use mendline_config::{Finding, Loaded, Severity};
 
 use super::report::Section;
 use super::step::Step;
@@ -8,8 +8,11 @@ use crate::untrusted_text::counted;
 
 const LAYER: &str = "file";
 
-/// Reports that there is no file.
-pub(crate) fn missing(why: &str, section: &mut Section) {
+/// Reports that there is no file, which is no problem if servers run without one.
+pub(crate) fn missing(why: &str, is_any_running: bool, section: &mut Section) {
+    if is_any_running {
+        return section.add(Step::skipped(LAYER, "no configuration file; the running servers are examined"));
+    }
     let step = Step::warning(LAYER, why)
         .advice("Write one with a block `mcpServers`, as clients use it, or name a server: `mendline doctor URL`");
     section.add(step);
@@ -28,10 +31,10 @@ pub(crate) fn examine(loaded: &Loaded, server: Option<&str>, section: &mut Secti
                 format!("line {line}, column {column}: {}", finding.what)
             },
         );
-        let step = match finding.weight {
-            Weight::Error => Step::failed(LAYER, words),
-            Weight::Warning => Step::warning(LAYER, words),
-            Weight::Note => continue,
+        let step = match finding.severity {
+            Severity::Error => Step::failed(LAYER, words),
+            Severity::Warning => Step::warning(LAYER, words),
+            Severity::Note => continue,
         };
         is_ok = false;
         let step = finding.help.iter().fold(step, |step, help| step.advice(help));

@@ -13,8 +13,14 @@ use crate::untrusted_text::{counted, one_line};
 /// Number of pings.
 const PINGS: usize = 5;
 
-/// Latency above which the pings are a warning.
+/// Time of a request above which the server is slow, which is a warning.
 const SLOW: Duration = Duration::from_secs(1);
+
+/// Time of a request above which the server is too slow: half of the time that a keep-alive ping has.
+const TOO_SLOW: Duration = Duration::from_secs(5);
+
+/// Number of slow requests that are enough to know.
+const ENOUGH: usize = 2;
 
 /// Time limit for an answer in the other era. Some servers do not answer unknown requests at all.
 pub(crate) const OTHER_ERA: Duration = Duration::from_secs(2);
@@ -78,14 +84,82 @@ pub(crate) fn handshake_step(info: &ServerInfo) -> Step {
         .fact("serverVersion", info.release.clone())
 }
 
-/// Examines lists and pings after the handshake.
-pub(crate) async fn examine(client: &mut McpClient, info: &ServerInfo, limit: Duration, section: &mut Section) {
+/// The time of one request, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// About this time.
+    About(Duration),
+    /// A ping was not answered in time.
+    Unanswered,
+    /// Unknown: the server rejects pings.
+    Unknown,
+}
+
+impl Pace {
+    /// Measures the time with a ping, or with a second one if the first was slow.
+    pub(crate) async fn measure(client: &mut McpClient, limit: Duration) -> Pace {
+        let mut fastest = None::<Duration>;
+        for _ in 0..ENOUGH {
+            let (answer, took) = timed(limit, client.ping()).await;
+            match answer {
+                Some(Ok(())) => fastest = Some(fastest.map_or(took, |fastest| fastest.min(took))),
+                Some(Err(_)) => return Pace::Unknown,
+                None => return fastest.map_or(Pace::Unanswered, Pace::About),
+            }
+            if took < SLOW {
+                break;
+            }
+        }
+        fastest.map_or(Pace::Unknown, Pace::About)
+    }
+}
+
+/// Examines lists and pings after the handshake. A server whose every request is slow is reported as slow, and not
+/// examined further: each further request would only take as long. Returns whether it was examined to the end.
+pub(crate) async fn examine(
+    client: &mut McpClient,
+    info: &ServerInfo,
+    limit: Duration,
+    pace: Pace,
+    section: &mut Section,
+) -> bool {
+    let mut limit_of_lists = limit;
+    if let Pace::About(took) = pace
+        && took >= SLOW
+    {
+        section.add(speed(took));
+        if took >= TOO_SLOW {
+            section.skip(&["lists", "ping"], "not tried: each request would take as long");
+            return false;
+        }
+        // A notification that is answered as slowly may come first.
+        limit_of_lists = limit.max(took * 4);
+    }
     section.begin("lists");
-    let step = lists(client, info, limit).await;
+    let (listed, step) = lists(client, info, limit_of_lists).await;
+    if pace == Pace::Unanswered {
+        if listed == Listed::TimedOut {
+            let words = format!("neither a ping nor a list was answered within {}", limit_text(limit));
+            section.add(Step::failed("ping", words).advice("It is very slow or hangs. --timeout gives it more time"));
+            section.skip(&["lists"], "not known");
+            return false;
+        }
+        section.add(step);
+        section.add(unanswered(limit));
+        return true;
+    }
     section.add(step);
     section.begin("ping");
     let step = pings(client, limit).await;
     section.add(step);
+    true
+}
+
+fn speed(took: Duration) -> Step {
+    let words = format!("slow: every request takes about {}", short(took));
+    let step = if took >= TOO_SLOW { Step::failed("speed", words) } else { Step::warning("speed", words) };
+    step.advice("The server, a service that it waits for, or the network is slow or overloaded; its log may say which")
+        .fact("requestMs", millis(took))
 }
 
 /// Reports whether a server that was initialized in the legacy era supports the modern one as well. This check comes
@@ -116,7 +190,15 @@ fn both(legacy: &ServerInfo, modern: &ServerInfo) -> Step {
         .fact("protocolVersions", vec![legacy.version.as_str(), modern.version.as_str()])
 }
 
-async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> Step {
+/// Result of listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listed {
+    Done,
+    Failed,
+    TimedOut,
+}
+
+async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> (Listed, Step) {
     const LAYER: &str = "lists";
     let begin = Instant::now();
     let offered: Vec<&str> = ["tools", "prompts", "resources"].into_iter().filter(|what| info.offers(what)).collect();
@@ -125,14 +207,16 @@ async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> St
         match timed(limit, client.list(&format!("{what}/list"), what)).await.0 {
             Some(Ok(items)) => counts.push((*what, items.len())),
             Some(Err(trouble)) => {
-                return Step::failed(LAYER, format!("its {what} cannot be listed: {}", trouble.words()))
+                let step = Step::failed(LAYER, format!("its {what} cannot be listed: {}", trouble.words()))
                     .took(begin.elapsed())
                     .advice("The server announces this list and does not return it: this is a fault of the server");
+                return (Listed::Failed, step);
             }
             None => {
-                return Step::failed(LAYER, format!("its {what} were not listed within {}", limit_text(limit)))
+                let step = Step::failed(LAYER, format!("its {what} were not listed within {}", limit_text(limit)))
                     .took(begin.elapsed())
                     .advice("It may wait for another service; --timeout gives it more time");
+                return (Listed::TimedOut, step);
             }
         }
     }
@@ -142,7 +226,7 @@ async fn lists(client: &mut McpClient, info: &ServerInfo, limit: Duration) -> St
         0 => Step::warning(LAYER, format!("it has {}: there is nothing for a client to use", words.join(", "))),
         _ => Step::ok(LAYER, words.join(", ")),
     };
-    counts.iter().fold(step.took(begin.elapsed()), |step, (what, count)| step.fact(what, *count))
+    (Listed::Done, counts.iter().fold(step.took(begin.elapsed()), |step, (what, count)| step.fact(what, *count)))
 }
 
 async fn pings(client: &mut McpClient, limit: Duration) -> Step {
@@ -157,13 +241,28 @@ async fn pings(client: &mut McpClient, limit: Duration) -> Step {
                     "Mendline tests an idle connection with pings; without an answer it considers the server lost",
                 );
             }
-            None => return Step::failed(LAYER, format!("no answer to a ping within {}", limit_text(limit))).took(took),
+            None => return unanswered(limit).took(took),
+        }
+        if times.len() >= ENOUGH && times.iter().all(|took| *took >= SLOW) {
+            break;
         }
     }
     times.sort_unstable();
     let (middle, slowest) = (times[times.len() / 2], times[times.len() - 1]);
-    let words = format!("{PINGS} pings, median {}, slowest {}", short(middle), short(slowest));
-    let step = if middle > SLOW { Step::warning(LAYER, words) } else { Step::ok(LAYER, words) };
-    let millis = |time: Duration| (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0;
+    let words = format!("{} pings, median {}, slowest {}", times.len(), short(middle), short(slowest));
+    let step = match middle >= SLOW {
+        true => Step::warning(LAYER, format!("slow: {words}"))
+            .advice("The server or the network is slow; Mendline considers a server lost that misses two pings of 10s"),
+        false => Step::ok(LAYER, words),
+    };
     step.took(middle).fact("p50Ms", millis(middle)).fact("slowestMs", millis(slowest))
+}
+
+fn unanswered(limit: Duration) -> Step {
+    Step::failed("ping", format!("no answer to a ping within {}", limit_text(limit)))
+        .advice("Mendline tests an idle connection with pings; without an answer it considers the server lost")
+}
+
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1_000_000.0).round() / 1_000.0
 }

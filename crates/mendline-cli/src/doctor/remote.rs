@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::answer::{is_events, judge_response, may_be_old, unanswered, version};
 use super::certificate::{distrusted, trusted, with_certificate};
+use super::protocol::Pace;
 use super::report::{Section, short};
 use super::step::{Step, Verdict, limit_text, timed};
 use super::{Limits, authorization, protocol};
@@ -70,8 +71,8 @@ impl Examination<'_> {
         }
         let reached = self.reach(&probe, section).await?;
         let line = self.secure(&probe, reached, section).await?;
-        self.request(&probe, line, section).await?;
-        self.handshake(section).await
+        let took = self.request(&probe, line, section).await?;
+        self.handshake(took, section).await
     }
 
     /// Resolves the name, connects, and opens the tunnel through a proxy.
@@ -167,8 +168,8 @@ impl Examination<'_> {
         outcome.map(Connection::from).map_err(|_| FailedLayer("tls"))
     }
 
-    /// Sends a request, and judges the response and the authorization.
-    async fn request(&self, probe: &Probe, line: Connection, section: &mut Section) -> Result<(), FailedLayer> {
+    /// Sends a request, and judges the response and the authorization. Returns the time of the request.
+    async fn request(&self, probe: &Probe, line: Connection, section: &mut Section) -> Result<Duration, FailedLayer> {
         let wants_events = self.plan.upstream.transport == Transport::Http(Dialect::Sse);
         let message = (!wants_events).then(initialize);
         section.begin("http");
@@ -181,11 +182,9 @@ impl Examination<'_> {
             }
             None => {
                 let words = format!("connected, but no answer to a request within {}", limit_text(self.limit));
-                section.add(
-                    Step::failed("http", words)
-                        .took(took)
-                        .advice("The server is overloaded, hangs, or is no HTTP server"),
-                );
+                let advice =
+                    "The server is slow or overloaded, hangs, or is no HTTP server; --timeout gives it more time";
+                section.add(Step::failed("http", words).took(took).advice(advice));
                 return Err(FailedLayer("http"));
             }
         };
@@ -194,7 +193,7 @@ impl Examination<'_> {
             let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.close(probe, session)).await;
         }
         let old = if !wants_events && may_be_old(&answer) { self.old(probe).await } else { None };
-        let is_old = old.is_some() || (wants_events && is_events(&answer));
+        let is_old = old.as_ref().is_some_and(is_events) || (wants_events && is_events(&answer));
         let answer = old.unwrap_or(answer);
         let step = if is_old {
             let words = format!("{}, the old transport: HTTP+SSE of 2024-11-05", version(&answer));
@@ -213,7 +212,7 @@ impl Examination<'_> {
         let step = authorization::examine(&answer, self.address);
         let is_ok = step.verdict != Verdict::Failed;
         section.add(step);
-        if is_ok { Ok(()) } else { Err(FailedLayer("auth")) }
+        if is_ok { Ok(took) } else { Err(FailedLayer("auth")) }
     }
 
     /// Opens another connection, if that is possible.
@@ -234,16 +233,21 @@ impl Examination<'_> {
         }
     }
 
-    /// Returns the response to a request for an event stream, if it is one.
+    /// Returns the response to a request for an event stream, if it is one, or if it requires a login: a server of the old
+    /// transport rejects the request for its stream, and has no use for messages at that path.
     async fn old(&self, probe: &Probe) -> Option<Response> {
         let look = async {
             let line = self.another(probe).await?;
             probe.request(line, None, &[]).await.ok()
         };
-        tokio::time::timeout(self.limit, look).await.ok().flatten().filter(is_events)
+        tokio::time::timeout(self.limit, look)
+            .await
+            .ok()
+            .flatten()
+            .filter(|answer| is_events(answer) || answer.status == 401)
     }
 
-    async fn handshake(&self, section: &mut Section) -> Result<(), FailedLayer> {
+    async fn handshake(&self, first: Duration, section: &mut Section) -> Result<(), FailedLayer> {
         section.begin("handshake");
         let handshake = match protocol::connect(self.plan, self.limit).await {
             Ok(handshake) => handshake,
@@ -256,10 +260,13 @@ impl Examination<'_> {
         let ended = match handshake.result {
             Ok(info) => {
                 section.add(protocol::handshake_step(&info).took(handshake.took));
-                protocol::examine(&mut client, &info, self.limit, section).await;
-                section.begin("eras");
-                let eras = protocol::eras(&mut client, &info, self.limit).await;
-                section.add_if_any(eras);
+                // Two requests were sent, and the faster one tells how long one takes.
+                let pace = Pace::About(first.min(handshake.took));
+                if protocol::examine(&mut client, &info, self.limit, pace, section).await {
+                    section.begin("eras");
+                    let eras = protocol::eras(&mut client, &info, self.limit).await;
+                    section.add_if_any(eras);
+                }
                 Ok(())
             }
             Err(trouble) => {

@@ -273,9 +273,25 @@ impl Report {
                 Some(millis) => {
                     format!("Healthy: {} answers in {}{looked}.", one_line(&section.name), short(seconds(millis)))
                 }
+                None if section.fact("running", "state").is_some() => {
+                    format!("Healthy: {} runs{looked}.", one_line(&section.name))
+                }
                 None => format!("Healthy{looked}."),
             },
             (sections, []) => format!("All {} servers are healthy{looked}.", sections.len()),
+            ([_], [section]) if section.failure().is_some_and(|step| step.layer == "speed") => {
+                let took = section.fact("speed", "requestMs").and_then(Value::as_f64).unwrap_or_default();
+                let name = one_line(&section.name);
+                format!("Slow: {name} takes about {} for each request{looked}.", short(seconds(took)))
+            }
+            ([_], [section]) if section.failure().is_some_and(|step| step.layer == "running") => {
+                let name = one_line(&section.name);
+                match section.failure().and_then(|step| step.facts.get("state")).and_then(Value::as_str) {
+                    Some("needsLogin") => format!("Unhealthy: {name} needs a login{looked}."),
+                    Some(state) => format!("Unhealthy: {name} is {state}{looked}."),
+                    None => format!("Unhealthy: the Mendline of {name} does not answer{looked}."),
+                }
+            }
             ([_], [section]) => {
                 let layer = section.failure().map_or("", |step| step.layer);
                 let login = if section.needs_login() { " It needs a login." } else { "" };

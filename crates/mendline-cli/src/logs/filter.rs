@@ -1,8 +1,8 @@
 //! Selection of lines.
 //!
-//! `--grep` searches for a text in any case. Two kinds of text match more: the name of a system error matches every
-//! wording of it (`ETIMEDOUT`: `timed out`, `os error 110`), and a number that can be an HTTP status matches as a
-//! status or as a word, not inside of another number.
+//! `--grep` searches for a text in any case. Some texts match more: the name of a system error matches every
+//! wording of it (`ETIMEDOUT`: `timed out`, `os error 110`), and so does the name of a signal (`SIGKILL`: `signal 9`). A
+//! number that can be an HTTP status matches as a status or as a word, not inside of another number.
 //!
 //! The history of a call includes the messages of all its attempts. Every attempt has its own request id, so that a
 //! late answer to one is not taken for the answer to another; the line about its sending names the id.
@@ -11,11 +11,13 @@ use std::collections::BTreeSet;
 
 use mendline::observe::errno::{SystemError, find_http_status, has_word};
 use mendline::observe::log::LogLevel;
+use mendline::observe::signal::SystemSignal;
 
 use super::LogsOptions;
 use super::lines::Line;
 use super::message;
 use super::record::Record;
+use super::show::without_colours;
 
 /// A call by its number, optionally with its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,7 @@ enum Text {
     /// Any text, in lower case.
     Plain(String),
     Error(SystemError),
+    Signal(SystemSignal),
     Status(u16, String),
 }
 
@@ -99,28 +102,27 @@ impl Filter {
 impl Text {
     fn new(text: &str) -> Text {
         let status = text.parse().ok().filter(|status| text.len() == 3 && (100..600).contains(status));
-        match (SystemError::named(text), status) {
-            (Some(error), _) => Text::Error(error),
-            (_, Some(status)) => Text::Status(status, text.to_owned()),
+        match (SystemError::named(text), SystemSignal::named(text), status) {
+            (Some(error), ..) => Text::Error(error),
+            (_, Some(signal), _) => Text::Signal(signal),
+            (.., Some(status)) => Text::Status(status, text.to_owned()),
             _ => Text::Plain(text.to_lowercase()),
         }
     }
 
     fn is_in(&self, record: &Record<'_>) -> bool {
+        // As it is shown.
+        let shown = without_colours(&record.text);
         match self {
             Text::Plain(text) => {
-                let places = [Some(&record.text), Some(&record.kind), record.method.as_ref(), record.errno.as_ref()];
-                places.into_iter().flatten().any(|place| place.to_lowercase().contains(text))
+                let places = [Some(&record.kind), record.method.as_ref(), record.errno.as_ref()];
+                let mut places = std::iter::once(shown.as_str()).chain(places.into_iter().flatten().map(|it| &**it));
+                places.any(|place| place.to_lowercase().contains(text))
             }
-            Text::Error(error) => {
-                record.errno.as_deref() == Some(error.name)
-                    || has_word(&record.text.to_ascii_uppercase(), error.name)
-                    || SystemError::find_in(&record.text) == Some(*error)
-            }
+            Text::Error(error) => record.errno.as_deref() == Some(error.name) || error.is_in(&shown),
+            Text::Signal(signal) => signal.is_in(&shown),
             Text::Status(status, text) => {
-                record.status == Some(*status)
-                    || find_http_status(&record.text) == Some(*status)
-                    || has_word(&record.text, text)
+                record.status == Some(*status) || find_http_status(&shown) == Some(*status) || has_word(&shown, text)
             }
         }
     }
@@ -145,6 +147,37 @@ mod tests {
             assert!(found("ETIMEDOUT", text) && found("etimedout", text), "{text}");
         }
         assert!(!found("ETIMEDOUT", "connection refused (os error 111)"));
+    }
+
+    #[test]
+    fn u07_error_matches_the_words_of_mendline() {
+        for (grep, text) in [
+            ("ENOENT", "parked: `no-such-server` was not found; is it installed and on PATH?"),
+            ("ENOENT", "`npx` was not started: its directory /srv/x does not exist"),
+            ("EACCES", "`server.py` may not be run; is it a program, and executable?"),
+            ("ENOEXEC", "`server` is no program for this machine; does a script lack its `#!` line?"),
+            ("ETIMEDOUT", "10.0.0.1:80 did not answer within 5 s"),
+            ("ETIMEDOUT", "no answer after 30 s"),
+            ("ENOENT", "\u{1b}[31mEN\u{1b}[0mOENT"),
+        ] {
+            assert!(found(grep, text), "{grep}: {text}");
+        }
+        assert!(!found("ENOENT", "the tool was not found"));
+    }
+
+    #[test]
+    fn u07_signal_matches_every_wording() {
+        for text in [
+            "Up → Waiting: the server was killed by signal 9",
+            "killed by SIGKILL",
+            "died with <Signals.SIGKILL: 9>",
+            "exited with code 137",
+            "ended with exit code 137",
+        ] {
+            assert!(found("SIGKILL", text) && found("sigkill", text), "{text}");
+        }
+        assert!(!found("SIGKILL", "killed by signal 90") && !found("SIGTERM", "killed by signal 9"));
+        assert!(found("SIGTERM", "killed by signal 15"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use mendline::observe::files::{SUFFIX, WIRE_SUFFIX};
 
 use super::when::Timestamp;
+use crate::target::ServerSelector;
 
 /// Maximum number of files in the directory.
 const MOST: usize = 100_000;
@@ -37,6 +38,13 @@ impl Process {
     /// Returns the time of the last write.
     pub(super) fn last(&self) -> Timestamp {
         self.files.last().map_or(self.began, |file| file.modified)
+    }
+
+    /// Returns the time until which it ran at least: a process that runs may write nothing for a long time.
+    fn ran_until(&self) -> Timestamp {
+        let command = |process: &str| fs::read_to_string(format!("/proc/{process}/comm")).ok();
+        let is_running = command(&self.pid.to_string()).is_some_and(|name| Some(name) == command("self"));
+        if is_running { Timestamp::of_time(SystemTime::now()) } else { self.last() }
     }
 }
 
@@ -83,9 +91,10 @@ impl Folder {
         Folder::read(&self.path, self.with_messages)
     }
 
-    /// Returns the files of one server, or all.
-    pub(super) fn of(&self, server: Option<&str>) -> Folder {
-        let is_meant = |process: &&Process| server.is_none_or(|server| process.server == server);
+    /// Returns the files of the selected servers, or all.
+    pub(super) fn of(&self, wanted: Option<&ServerSelector>) -> Folder {
+        let is_meant =
+            |process: &&Process| wanted.is_none_or(|wanted| wanted.is_or_becomes(&process.server, process.pid));
         let processes = self.processes.iter().filter(is_meant).cloned().collect();
         Folder { path: self.path.clone(), with_messages: self.with_messages, processes }
     }
@@ -128,7 +137,7 @@ impl Folder {
             .processes
             .iter()
             .filter(|process| process.server == server && !process.is_wire)
-            .map(|process| (process.began, process.last()))
+            .map(|process| (process.began, process.ran_until()))
             .collect();
         ends.sort_unstable();
         ends.windows(2).any(|pair| pair[1].0 < pair[0].1)
@@ -178,8 +187,12 @@ mod tests {
         }
         let found = Folder::read(folder.path(), false).unwrap();
         assert_eq!(found.servers(), ["git.hub", "notes"]);
-        let numbers: Vec<u32> = found.of(Some("notes")).processes[0].files.iter().map(|file| file.number).collect();
+        let numbers: Vec<u32> =
+            found.of(Some(&ServerSelector::parse("notes"))).processes[0].files.iter().map(|file| file.number).collect();
         assert_eq!(numbers, [1, 2, 10]);
+        let selected = |text| found.of(Some(&ServerSelector::parse(text))).servers().join(" ");
+        assert_eq!((selected("notes#4711").as_str(), selected("12").as_str()), ("notes", "git.hub"));
+        assert_eq!((selected("notes#12").as_str(), selected("no#tes").as_str()), ("", ""));
         assert!(!found.has_messages());
         assert!(Folder::read(folder.path(), true).unwrap().has_messages());
         assert!(Folder::read(&folder.path().join("none"), false).unwrap().is_empty());

@@ -17,6 +17,7 @@ use super::filter::Filter;
 use super::folder::Folder;
 use super::lines::{LONGEST, Line, is_finished};
 use super::when::Timestamp;
+use crate::target::ServerSelector;
 
 /// Polling interval of the directory.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -31,7 +32,12 @@ const READ_LIMIT: u64 = 4 << 20;
 const MOST_WAITING: usize = 20_000;
 
 /// Prints new lines until a signal arrives or the reader closes.
-pub(super) fn follow(was: &Folder, server: Option<&str>, filter: &mut Filter, out: &mut Output) -> io::Result<()> {
+pub(super) fn follow(
+    was: &Folder,
+    server: Option<&ServerSelector>,
+    filter: &mut Filter,
+    out: &mut Output,
+) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
@@ -74,7 +80,7 @@ impl Follower {
         Follower { read: read.collect(), waiting: Vec::new() }
     }
 
-    fn look(&mut self, was: &Folder, server: Option<&str>) -> io::Result<()> {
+    fn look(&mut self, was: &Folder, server: Option<&ServerSelector>) -> io::Result<()> {
         let folder = was.look_again()?.of(server);
         let mut there = BTreeSet::new();
         for (process, file) in folder

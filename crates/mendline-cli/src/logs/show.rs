@@ -10,6 +10,8 @@ use mendline::observe::escaped::{Escaped, EscapedJson};
 
 use super::folder::Folder;
 use super::record::{Before, Record};
+use super::when::Timestamp;
+use super::zone::Zone;
 use crate::style::Style;
 
 /// Colours of servers; red and yellow are for errors and warnings.
@@ -21,6 +23,8 @@ const SHORT: usize = 160;
 /// Formatter of lines.
 pub(super) struct Show {
     style: Style,
+    /// The zone of times for a person; without it they are in UTC.
+    zone: Option<Zone>,
     as_json: bool,
     in_full: bool,
     /// Colours by server.
@@ -30,11 +34,11 @@ pub(super) struct Show {
 }
 
 impl Show {
-    pub(super) fn new(folder: &Folder, style: Style, as_json: bool, in_full: bool) -> Show {
+    pub(super) fn new(folder: &Folder, style: Style, zone: Option<Zone>, as_json: bool, in_full: bool) -> Show {
         let servers = folder.servers();
         let doubles = servers.iter().filter(|server| folder.has_doubles(server)).map(|&it| it.to_owned()).collect();
         let colours = servers.iter().map(|&server| server.to_owned()).zip(COLOURS.iter().copied().cycle()).collect();
-        Show { style, as_json, in_full, colours, doubles }
+        Show { style, zone, as_json, in_full, colours, doubles }
     }
 
     /// Writes an earlier entry in the history of a call. In JSON it is part of the record.
@@ -107,16 +111,27 @@ impl Show {
         if self.doubles.iter().any(|double| *double == record.server) {
             name.push_str(&format!("#{}", record.pid));
         }
-        // The microseconds serve only the order.
-        let millis = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?));
-        let time = millis.map_or_else(|| time.to_owned(), |millis| format!("{millis}Z"));
+        let time = self.time(time);
         let time = style.faint(&Escaped(time.as_bytes()).to_string());
         writeln!(out, "{time} {level} {} {}{text}", style.paint(colour, &name), style.faint(mark))
     }
 }
 
+impl Show {
+    /// Formats the time of a line: local for a person at a terminal, else UTC. The microseconds serve only the order.
+    fn time(&self, time: &str) -> String {
+        if let Some(zone) = &self.zone
+            && let Some(local) = Timestamp::of_text(time).and_then(Timestamp::time).and_then(|time| zone.format(time))
+        {
+            return local;
+        }
+        let millis = time.strip_suffix('Z').and_then(|time| time.get(..time.len().checked_sub(3)?));
+        millis.map_or_else(|| time.to_owned(), |millis| format!("{millis}Z"))
+    }
+}
+
 /// Removes colours and weights: `ESC [ … m`.
-fn without_colours(text: &str) -> String {
+pub(super) fn without_colours(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("\x1b[") {
@@ -137,6 +152,17 @@ fn without_colours(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn u07_time_is_local_on_a_terminal_and_utc_elsewhere() {
+        let folder = Folder::read(std::path::Path::new("/nonexistent"), false).unwrap();
+        let show = |zone| Show::new(&folder, Style::none(), zone, false, false);
+        let stored = "2026-11-15T21:06:35.593123Z";
+        let local = show(Some(Zone::of_rule("CET-1CEST,M3.5.0,M10.5.0/3")));
+        assert_eq!(local.time(stored), "2026-11-15 22:06:35.593");
+        assert_eq!(show(None).time(stored), "2026-11-15T21:06:35.593Z");
+        assert_eq!(local.time("broken"), "broken");
+    }
 
     #[test]
     fn only_colour_sequences_are_removed() {

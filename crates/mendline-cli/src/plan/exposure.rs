@@ -47,7 +47,7 @@ pub(crate) fn exposed<'a>(url: &str, headers: impl IntoIterator<Item = (&'a str,
 }
 
 /// Returns the host without its port; an IPv6 address without its brackets.
-fn host(host_and_port: &str) -> &str {
+pub(crate) fn host(host_and_port: &str) -> &str {
     match host_and_port.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host_and_port.split(':').next().unwrap_or_default(),
@@ -55,7 +55,7 @@ fn host(host_and_port: &str) -> &str {
 }
 
 /// Returns whether requests to this host stay on this machine.
-fn is_this_machine(host: &str) -> bool {
+pub(crate) fn is_this_machine(host: &str) -> bool {
     if let Ok(address) = host.parse::<IpAddr>() {
         let address = address.to_canonical();
         // A connection to the unspecified address stays on this machine.

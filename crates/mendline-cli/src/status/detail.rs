@@ -7,6 +7,7 @@ use mendline::control::words::{span_ms, took_us};
 
 use super::page::{size, tone, via};
 use super::report::Row;
+use crate::next_step::next_step;
 use crate::style::Style;
 use crate::untrusted_text::one_line;
 
@@ -22,9 +23,14 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
     if let Some(why) = server.state.why.as_ref().filter(|_| server.state.kind == StateKind::Reconnecting) {
         line("because", why.clone())?;
     }
-    let client = process.client.as_ref().map(|client| format!(", for {} {}", client.name, client.version));
-    let client = client.unwrap_or_default();
-    line("process", format!("{}, mendline {}{}", process.pid, process.mendline, client.trim_end()))?;
+    line("process", format!("{}, mendline {}", process.pid, process.mendline))?;
+    let client =
+        process.client.as_ref().map(|client| format!("{} {}", client.name, client.version).trim_end().to_owned());
+    let parent = process.parent.as_ref().map(|parent| format!("started by {} (process {})", parent.name, parent.pid));
+    let client = client.into_iter().chain(parent).collect::<Vec<_>>().join(", ");
+    if !client.is_empty() {
+        line("client", client)?;
+    }
     if let Some(file) = &process.configuration {
         line("configured", format!("in {file}"))?;
     }
@@ -70,8 +76,11 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
     if let Some(error) = &server.last_error {
         line("last error", format!("{} ago: {}", span_ms(error.ago_ms), error.what))?;
     }
-    match server.state.next_in_ms {
-        Some(next) => line("next try", format!("in {}; `mendline reconnect {}` tries it now", span_ms(next), row.id)),
+    if let Some(next) = server.state.next_in_ms {
+        line("next try", format!("in {}", span_ms(next)))?;
+    }
+    match next_step(&row.id, server) {
+        Some(step) => line("next step", step),
         None => Ok(()),
     }
 }

@@ -10,6 +10,8 @@ use super::detail::detail;
 use super::memory::Memory;
 use super::report::{ProbeOutcome, Probed, Report, Row};
 use super::table::{Cell, Column, Table, Tone, shortened};
+use crate::next_step::next_step;
+use crate::prose::folded;
 use crate::style::Style;
 use crate::untrusted_text::one_line;
 
@@ -74,35 +76,38 @@ impl<'a> Page<'a> {
         // The state shows an isolated server already.
         let is_sick = |it: &Server| matches!(it.breaker.state, BreakerState::Open | BreakerState::HalfOpen);
         let breakers = is_any(&|it| is_sick(it) || !it.breaker.tools.is_empty());
-        let mut columns = vec![
-            Column::text("SERVER", 0, names.collect()).down_to(10),
-            Column::text("VIA", 4, vias.collect()),
-            Column::text(STATE, 0, states.collect()).down_to(32),
-            Column::text("BREAKER", if breakers { 1 } else { 8 }, of(&breaker)),
-        ];
+        let mut columns = vec![Column::names("SERVER", names.collect())];
+        if servers.iter().any(|row| row.process.client_name().is_some()) {
+            columns.push(Column::text("CLIENT", 3, of(&client)).down_to([14, 10, 8]));
+        }
+        columns.extend([
+            Column::text("VIA", 6, vias.collect()),
+            Column::text(STATE, 0, states.collect()).down_to([32, 24, 16]),
+            Column::text("BREAKER", if breakers { 3 } else { 10 }, of(&breaker)),
+        ]);
         if is_any(&|it| !it.limit.words().is_empty()) {
             let paused = is_any(&|it| it.limit.paused_ms.is_some());
-            columns.push(Column::text("LIMIT", if paused { 1 } else { 6 }, of(&limit)));
+            columns.push(Column::text("LIMIT", if paused { 3 } else { 8 }, of(&limit)));
         }
         let unknown = is_any(&|it| it.calls.all().unknown > 0);
         columns.extend([
-            Column::numbers("NOW", 5, of(&now)),
-            Column::numbers("OK", 0, count(&|it| it.calls.all().ok, Tone::Plain)),
-            Column::numbers("ERRORS", 2, count(&|it| it.calls.all().answered_with_error(), Tone::Yellow)),
+            Column::numbers("NOW", 7, of(&now)),
+            Column::numbers("OK", 2, count(&|it| it.calls.all().ok, Tone::Plain)),
+            Column::numbers("ERRORS", 4, count(&|it| it.calls.all().answered_with_error(), Tone::Yellow)),
             // Rejected calls have failed, too.
-            Column::numbers("FAILED", 0, count(&|it| it.calls.all().not_run(), Tone::Yellow)),
-            Column::numbers("RETRIED", 3, count(&|it| it.calls.retried, Tone::Plain)),
-            Column::numbers("UNKNOWN", if unknown { 1 } else { 3 }, count(&|it| it.calls.all().unknown, Tone::Yellow)),
-            Column::numbers("P50", 5, took(&|it| it.latency.p50_us)),
-            Column::numbers("P95", 2, took(&|it| it.latency.p95_us)),
-            Column::numbers("P99", 5, took(&|it| it.latency.p99_us)),
-            Column::numbers("LOST", 4, count(&|it| it.connection.losses, Tone::Yellow)),
+            Column::numbers("FAILED", 1, count(&|it| it.calls.all().not_run(), Tone::Yellow)),
+            Column::numbers("RETRIED", 5, count(&|it| it.calls.retried, Tone::Plain)),
+            Column::numbers("UNKNOWN", if unknown { 3 } else { 5 }, count(&|it| it.calls.all().unknown, Tone::Yellow)),
+            Column::numbers("P50", 7, took(&|it| it.latency.p50_us)),
+            Column::numbers("P95", 4, took(&|it| it.latency.p95_us)),
+            Column::numbers("P99", 7, took(&|it| it.latency.p99_us)),
+            Column::numbers("LOST", 6, count(&|it| it.connection.losses, Tone::Yellow)),
         ]);
         if is_any(&|it| it.connection.child.is_some()) {
             let pid = |row: &Row| row.server.connection.child.map(|pid| pid.to_string()).unwrap_or_default().into();
             let memory = |row: &Row| row.child_memory.map(size).unwrap_or_default().into();
-            columns.push(Column::numbers("CHILD", 6, of(&pid)));
-            columns.push(Column::numbers("MEMORY", 6, of(&memory)));
+            columns.push(Column::numbers("CHILD", 8, of(&pid)));
+            columns.push(Column::numbers("MEMORY", 8, of(&memory)));
         }
         columns
     }
@@ -149,15 +154,14 @@ impl<'a> Page<'a> {
         parts.join("; ")
     }
 
-    /// Returns a hint about an unhealthy server.
+    /// Returns the next step for the server that needs one most.
     fn hint(&self) -> Option<String> {
-        let first = |kind: StateKind| self.report.servers.iter().find(|row| row.server.state.kind == kind);
-        let hints = [
-            first(StateKind::NeedsLogin).map(|row| format!("`mendline doctor {}` shows what is missing", row.id)),
-            first(StateKind::Parked).map(|row| format!("`mendline reconnect {}` tries it now", row.id)),
-            first(StateKind::Isolated).map(|row| format!("`mendline resume {}` puts it back into service", row.id)),
-        ];
-        hints.into_iter().flatten().next()
+        let servers = self.report.servers.iter();
+        let steps = servers.filter_map(|row| Some((row.server.state.kind, next_step(&row.id, &row.server)?)));
+        // Of several servers in one state, the first.
+        let running = steps.reduce(|worst, step| if step.0 > worst.0 { step } else { worst }).map(|(_, step)| step);
+        let fails = self.report.probed.iter().find(|it| it.outcome.severity() == Severity::Unhealthy);
+        running.or_else(|| fails.map(|it| format!("`mendline doctor {}` finds the cause", it.name)))
     }
 }
 
@@ -180,7 +184,8 @@ impl fmt::Display for Page<'_> {
             }
         }
         writeln!(f, "\n{}", self.summary())?;
-        self.hint().map_or(Ok(()), |hint| writeln!(f, "{}", self.style.faint(&one_line(&hint))))
+        let hint = self.hint().map(|hint| folded("", &one_line(&hint), self.width)).unwrap_or_default();
+        hint.iter().try_for_each(|line| writeln!(f, "{}", self.style.faint(line)))
     }
 }
 
@@ -203,6 +208,11 @@ fn breaker(row: &Row) -> Cell {
 fn limit(row: &Row) -> Cell {
     let limit = &row.server.limit;
     Cell::new(limit.words(), if limit.paused_ms.is_some() { Tone::Yellow } else { Tone::Plain })
+}
+
+/// Returns the client that uses the server.
+fn client(row: &Row) -> Cell {
+    Cell::new(row.process.client_name().unwrap_or_default(), Tone::Plain)
 }
 
 /// Formats the calls in flight, and those that wait.
@@ -256,13 +266,14 @@ pub(super) fn size(memory: Memory) -> String {
 #[cfg(test)]
 mod tests {
     use mendline::control::snapshot::{
-        Breaker, Calls, Connection, LastError, Latency, Limit, Outcomes, ProcessInfo, Rate, State,
+        Breaker, Calls, ClientInfo, Connection, LastError, Latency, Limit, Outcomes, ProcessInfo, Rate, State,
     };
 
     use super::*;
 
     fn row(name: &str, kind: StateKind) -> Row {
-        let state = State { kind, for_ms: 7_200_000, why: None, attempt: None, attempts: None, next_in_ms: None };
+        let state =
+            State { kind, for_ms: 7_200_000, why: None, reason: None, attempt: None, attempts: None, next_in_ms: None };
         let breaker = Breaker { state: BreakerState::Closed, tries_in_ms: None, why: None, tools: Vec::new() };
         let server = Server {
             name: name.to_owned(),
@@ -279,7 +290,8 @@ mod tests {
             last_error: None,
         };
         let memory = Memory { bytes: 45 << 20, processes: 3 };
-        let process = ProcessInfo { pid: 4_700, mendline: "0.1.0".to_owned(), ..ProcessInfo::default() };
+        let client = Some(ClientInfo { name: "claude-code".to_owned(), version: "2.1".to_owned() });
+        let process = ProcessInfo { pid: 4_700, mendline: "0.1.0".to_owned(), client, ..ProcessInfo::default() };
         Row { id: name.to_owned(), process, server, child_memory: Some(memory) }
     }
 
@@ -306,14 +318,15 @@ mod tests {
     fn wide_terminal_gets_every_column() {
         let report = report(vec![lost(), row("notes", StateKind::Ready)]);
         assert_eq!(
-            drawn(&report, 138),
+            drawn(&report, 150),
             "\
-SERVER     VIA    STATE                           NOW   OK  ERRORS  FAILED  RETRIED  UNKNOWN    P50    P95   P99  LOST  CHILD  MEMORY
-atlassian  sse    reconnecting 3/10, next in 4 s  0+2  412       0       0        0        0  1.2ms  8.0ms  40ms     2
+SERVER     CLIENT       VIA    STATE                           NOW   OK  ERRORS  FAILED  RETRIED  UNKNOWN    P50    P95   P99  LOST  CHILD  MEMORY
+atlassian  claude-code  sse    reconnecting 3/10, next in 4 s  0+2  412       0       0        0        0  1.2ms  8.0ms  40ms     2
   └ last error 12 s ago: connection refused
-notes      stdio  ready 2 h                         0  412       0       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
+notes      claude-code  stdio  ready 2 h                         0  412       0       0        0        0  1.2ms  8.0ms  40ms     0   4711  45 MiB
 
 2 servers: 1 ready, 1 reconnecting
+`mendline reconnect atlassian` tries it now; `mendline doctor atlassian` finds the cause
 "
         );
         assert!(drawn(&report, usize::MAX).contains("BREAKER"), "in a pipe there is room for all of it");
@@ -325,12 +338,14 @@ notes      stdio  ready 2 h                         0  412       0       0      
         assert_eq!(
             drawn(&report, 80),
             "\
-SERVER     STATE                            OK  ERRORS  FAILED  RETRIED    P95
-atlassian  reconnecting 3/10, next in 4 s  412       0       0        0  8.0ms
+SERVER     CLIENT       STATE                            OK  ERRORS  FAILED
+atlassian  claude-code  reconnecting 3/10, next in 4 s  412       0       0
   └ last error 12 s ago: connection refused
-notes      ready 2 h                       412       0       0        0  8.0ms
+notes      claude-code  ready 2 h                       412       0       0
 
 2 servers: 1 ready, 1 reconnecting
+`mendline reconnect atlassian` tries it now; `mendline doctor atlassian` finds
+the cause
 "
         );
         for width in 60..200 {
@@ -349,7 +364,30 @@ notes      ready 2 h                       412       0       0        0  8.0ms
         assert_eq!(drawn(&report, 300).matches("was not found").count(), 1, "{}", drawn(&report, 300));
         let narrow = drawn(&report, 110);
         assert!(narrow.contains("└ last error 1 s ago: `/opt/a/very/long"), "{narrow}");
-        assert!(narrow.ends_with("`mendline reconnect ghost` tries it now\n"), "{narrow}");
+        assert!(narrow.contains("once it is repaired, run `mendline reconnect ghost`"), "{narrow}");
+    }
+
+    #[test]
+    fn u08_rows_of_one_name_differ_at_every_width() {
+        let twins = ["everything#22153", "everything#22188"].map(|id| Row { id: id.to_owned(), ..lost() });
+        let report = report(twins.into());
+        for width in 40..150 {
+            let drawn = drawn(&report, width);
+            assert!(drawn.contains("everything#22153 ") && drawn.contains("everything#22188 "), "{width}:\n{drawn}");
+            assert!(drawn.lines().all(|line| line.chars().count() <= width), "{width}:\n{drawn}");
+        }
+    }
+
+    #[test]
+    fn u08_client_of_long_names_is_shown_in_80_columns() {
+        let long = Row { id: "modelcontextprotocol-server-1".to_owned(), ..lost() };
+        assert_eq!(
+            drawn(&report(vec![long]), 80).lines().take(2).collect::<Vec<_>>(),
+            [
+                "SERVER                         CLIENT      STATE                      OK  FAILED",
+                "modelcontextprotocol-server-1  claude-co…  reconnecting 3/10, next…  412       0",
+            ]
+        );
     }
 
     #[test]
@@ -379,6 +417,7 @@ notes      ready 2 h                       412       0       0        0  8.0ms
 atlassian  reconnecting 3/10, next in 4 s
   because     connection refused
   process     4700, mendline 0.1.0
+  client      claude-code 2.1
   reached     sse npx
   connection  1 made, 0 failed, 2 lost
   tool calls  412 ok
@@ -388,7 +427,8 @@ atlassian  reconnecting 3/10, next in 4 s
   latency     p50 1.2 ms, p95 8.0 ms, p99 40 ms
   breaker     closed
   last error  12 s ago: connection refused
-  next try    in 4 s; `mendline reconnect atlassian` tries it now
+  next try    in 4 s
+  next step   `mendline reconnect atlassian` tries it now; `mendline doctor atlassian` finds the cause
 "
         );
     }

@@ -40,7 +40,11 @@ pub(super) fn probe(
     running: &Report,
 ) -> Result<Vec<Probed>, Refusal> {
     let loaded = locate(file).and_then(|found| read(&found))?;
-    let is_running = |name: &str| running.servers.iter().any(|row| row.server.name == name);
+    // A running server has its sanitized name.
+    let is_running = |name: &str| {
+        let name = loaded.server(name).map_or(name, |server| &server.policies.name);
+        running.servers.iter().any(|row| row.server.name == name)
+    };
     let is_meant = |server: &str| name.is_none_or(|name| name == server) && !is_running(server);
     let mut trials = Vec::new();
     for name in loaded.names.iter().filter(|name| is_meant(name)) {

@@ -156,8 +156,10 @@ fn limit(limit: &Limit) -> Vec<String> {
 fn user(process: &ProcessInfo, now: u64) -> Vec<String> {
     let mut facts = vec![match &process.client {
         Some(client) => format!("{} {}", client.name, client.version).trim_end().to_owned(),
-        None => "an unknown client".to_owned(),
+        None => "a client that has not named itself".to_owned(),
     }];
+    let parent = process.parent.as_ref();
+    facts.extend(parent.map(|parent| format!("started by {} (process {})", parent.name, parent.pid)));
     let age = span_ms(now.saturating_sub(process.started_at));
     facts.push(format!("through mendline {} (process {}) for {age}", process.mendline, process.pid));
     facts.extend(process.configuration.as_ref().map(|file| format!("from {file}")));

@@ -1,12 +1,13 @@
 //! Actions of keys.
 //!
-//! Ctrl-C always quits and Ctrl-Z always suspends, whatever is on the screen. Esc goes back one step, and quits from
-//! the table. Only isolating a server asks for confirmation; everything else can be undone by another key.
+//! Ctrl-C always quits and Ctrl-Z always suspends, whatever is on the screen. Esc goes back one step and never quits,
+//! because it is pressed once too often when it leaves a filter. Only isolating a server asks for confirmation; everything else can be undone by another key.
 
 use mendline::control::Command;
 use mendline::control::snapshot::StateKind;
 
 use super::keyboard::Key;
+use super::layout::is_roomy;
 use super::model::{Action, CommandRequest, Mode, Model};
 
 /// Maximum length of a filter.
@@ -23,7 +24,7 @@ pub(crate) struct Hint {
 
 /// All keys, the most useful first.
 pub(crate) const HINTS: [Hint; 13] = [
-    Hint { key: "q", word: "quit", sentence: "quit; so do Esc and Ctrl-C" },
+    Hint { key: "q", word: "quit", sentence: "quit; so does Ctrl-C. Esc goes back, and does not quit" },
     Hint { key: "?", word: "help", sentence: "this page" },
     Hint { key: "r", word: "reconnect", sentence: "make a new connection to the selected server" },
     Hint { key: "i", word: "isolate", sentence: "isolate the selected server, or resume it" },
@@ -76,8 +77,9 @@ impl Model {
         let page = isize::try_from(self.height_of_events().max(2) - 1).unwrap_or(1);
         match key {
             Key::Char('q') => return Some(Action::Quit),
-            Key::Escape if self.filter.is_empty() => return Some(Action::Quit),
-            Key::Escape => self.filter.clear(),
+            Key::Escape if !self.filter.is_empty() => self.filter.clear(),
+            Key::Escape if self.shows_details() && !is_roomy(self.size) => self.details = None,
+            Key::Escape => self.say("q quits".to_owned(), false),
             Key::Up | Key::Char('k') => self.step(-1),
             Key::Down | Key::Char('j') => self.step(1),
             Key::Home | Key::Char('g') => self.step(isize::MIN),
@@ -92,7 +94,7 @@ impl Model {
             Key::Char('?' | 'h') => self.mode = Mode::Help,
             Key::Char('r') => return self.reconnect(),
             Key::Char('i') => return self.isolate_or_resume(),
-            Key::Char('l') => return Some(Action::Log(self.selected()?.key.name.clone())),
+            Key::Char('l') => return Some(Action::Log(self.selected()?.id.clone())),
             _ => {}
         }
         None

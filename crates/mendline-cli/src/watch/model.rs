@@ -251,9 +251,10 @@ impl Model {
         self.layout().map_or(0, |layout| layout.events.height.saturating_sub(1).into())
     }
 
-    /// Returns the number of rows that fit.
+    /// Returns the number of rows that fit below the titles. If there are more, one line says how many.
     pub(crate) fn height_of_table(&self) -> usize {
-        self.layout().map_or(0, |layout| layout.table.height.saturating_sub(1).into())
+        let height: usize = self.layout().map_or(0, |layout| layout.table.height.saturating_sub(1).into());
+        if self.rows().len() > height { height.saturating_sub(1) } else { height }
     }
 
     /// Restores the invariants after a change.

@@ -90,7 +90,8 @@ impl Row {
         let target = self.server().map_or("", |server| &server.target);
         let error = self.server().and_then(|server| server.last_error.as_ref()).map_or("", |error| &error.what);
         let state = self.state();
-        [&self.id, &state, target, error].iter().any(|text| text.to_lowercase().contains(filter))
+        let client = self.known.as_ref().and_then(|(process, _)| process.client_name()).unwrap_or_default();
+        [&self.id, &state, target, error, client].iter().any(|text| text.to_lowercase().contains(filter))
     }
 
     fn p95(&self) -> Option<u64> {

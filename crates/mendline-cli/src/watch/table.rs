@@ -1,8 +1,8 @@
 //! The servers as rows, with as many columns as fit.
 //!
-//! Columns get their width in the order of their ranks. Names, states and errors may be cut; each has a guaranteed
-//! share of the width, and gets more of what is left in the end. Columns about problems get a lower rank if there are
-//! any.
+//! Columns get their width in the order of their ranks. States and errors may be cut; each has a guaranteed share of the
+//! width, and gets more of what is left in the end. A name is cut only if it would leave no room for the state. Columns
+//! about problems get a lower rank if there are any.
 
 use mendline::control::snapshot::{BreakerState, TransportKind};
 use mendline::control::words::took_us;
@@ -13,6 +13,12 @@ use super::row::Row;
 
 /// Width between two columns.
 pub(crate) const GAP: u16 = 2;
+
+/// Title of the column of names.
+pub(crate) const NAMES: &str = "SERVER";
+
+/// Minimum width of the state.
+const STATE_LEAST: u16 = 16;
 
 /// Maximum guaranteed width of a column.
 const WIDE: u16 = 30;
@@ -43,28 +49,29 @@ const fn number(title: &'static str, rank: fn(&[&Row]) -> u8, least: u16, cell: 
 }
 
 /// All columns, in the order of display.
-static COLUMNS: [Column; 16] = [
-    text("SERVER", |_| 1, 8, 6, |row| (row.id.clone(), Tone::Bold)),
-    text("VIA", |_| 12, 5, 1, via),
-    text("STATE", |_| 0, 16, 3, |row| (row.state(), row.severity().into())),
-    text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 13 }, 7, 8, breaker),
-    number("NOW", |_| 8, 4, in_flight),
-    number("OK", |_| 2, 5, |row| count(row, |calls| calls.all().ok, Tone::Plain)),
-    number("ERRORS", |_| 9, 6, |row| count(row, |calls| calls.all().answered_with_error(), Tone::Warning)),
-    number("FAILED", |_| 3, 6, |row| count(row, |calls| calls.all().not_run(), Tone::Error)),
-    number("RETRIED", |_| 9, 7, |row| count(row, |calls| calls.retried, Tone::Warning)),
+static COLUMNS: [Column; 17] = [
+    text(NAMES, |_| 0, 8, 1, |row| (row.id.clone(), Tone::Bold)),
+    text("CLIENT", |_| 5, 8, 6, client),
+    text("VIA", |_| 13, 5, 1, via),
+    text("STATE", |_| 1, STATE_LEAST, 3, |row| (row.state(), row.severity().into())),
+    text("BREAKER", |rows| if rows.iter().any(|row| holds_back(row)) { 4 } else { 14 }, 7, 8, breaker),
+    number("NOW", |_| 9, 4, in_flight),
+    number("OK", |_| 3, 5, |row| count(row, |calls| calls.all().ok, Tone::Plain)),
+    number("ERRORS", |_| 10, 6, |row| count(row, |calls| calls.all().answered_with_error(), Tone::Warning)),
+    number("FAILED", |_| 2, 6, |row| count(row, |calls| calls.all().not_run(), Tone::Error)),
+    number("RETRIED", |_| 10, 7, |row| count(row, |calls| calls.retried, Tone::Warning)),
     number(
         "UNKNOWN",
-        |rows| if rows.iter().any(|row| has_unknown(row)) { 6 } else { 9 },
+        |rows| if rows.iter().any(|row| has_unknown(row)) { 7 } else { 10 },
         7,
         |row| count(row, |calls| calls.all().unknown, Tone::Error),
     ),
-    number("P50", |_| 10, 6, |row| took(row, |latency| latency.p50_us)),
-    number("P95", |_| 7, 6, |row| took(row, |latency| latency.p95_us)),
-    number("P99", |_| 11, 6, |row| took(row, |latency| latency.p99_us)),
-    number("PID", |_| 10, 6, |row| (row.key.pid.to_string(), Tone::Faint)),
-    number("MEMORY", |_| 10, 7, |row| (row.memory.map_or(String::new(), bytes), Tone::Plain)),
-    text("LAST ERROR", |rows| if rows.iter().any(|row| has_erred(row)) { 5 } else { 14 }, 16, 5, last_error),
+    number("P50", |_| 11, 6, |row| took(row, |latency| latency.p50_us)),
+    number("P95", |_| 8, 6, |row| took(row, |latency| latency.p95_us)),
+    number("P99", |_| 12, 6, |row| took(row, |latency| latency.p99_us)),
+    number("PID", |_| 11, 6, |row| (row.key.pid.to_string(), Tone::Faint)),
+    number("MEMORY", |_| 11, 7, |row| (row.memory.map_or(String::new(), bytes), Tone::Plain)),
+    text("LAST ERROR", |rows| if rows.iter().any(|row| has_erred(row)) { 6 } else { 15 }, 16, 5, last_error),
 ];
 
 /// Returns the columns that fit into this width, each with its own.
@@ -82,7 +89,11 @@ pub(crate) fn fit(rows: &[&Row], whole: u16) -> Vec<(&'static Column, u16)> {
         let gap = if left == whole { 0 } else { GAP };
         let room = left.saturating_sub(gap);
         if column.least <= room {
-            let wants = natural(column).min((whole / column.share).clamp(column.least, WIDE));
+            let most = match column.title {
+                NAMES => whole.saturating_sub(GAP + STATE_LEAST).max(column.least),
+                _ => (whole / column.share).clamp(column.least, WIDE),
+            };
+            let wants = natural(column).min(most);
             given[*at] = wants.min(room);
             left -= given[*at] + gap;
         }
@@ -93,6 +104,12 @@ pub(crate) fn fit(rows: &[&Row], whole: u16) -> Vec<(&'static Column, u16)> {
         left -= more;
     }
     COLUMNS.iter().zip(given).filter(|(_, width)| *width > 0).collect()
+}
+
+/// Returns the client that uses the server.
+fn client(row: &Row) -> Cell {
+    let name = row.known.as_ref().and_then(|(process, _)| process.client_name());
+    (name.unwrap_or_default().to_owned(), Tone::Plain)
 }
 
 fn holds_back(row: &Row) -> bool {

@@ -1,8 +1,8 @@
 //! The screen, driven by polls, events and keys.
 
 use mendline::control::snapshot::{
-    Breaker, BreakerState, Calls, ClientInfo, Connection, LastError, Latency, Limit, Outcomes, ProcessInfo, Rate,
-    Server, State, StateKind, ToolBreaker, TransportKind, VERSION,
+    Breaker, BreakerState, Calls, ClientInfo, Connection, LastError, Latency, Limit, Outcomes, ParentInfo, ProcessInfo,
+    Rate, Server, State, StateKind, ToolBreaker, TransportKind, VERSION,
 };
 use mendline::control::{Command, EventRecord, Level, QueryError, Snapshot};
 use proptest::prelude::*;
@@ -33,6 +33,7 @@ fn server(name: &str) -> Server {
             kind: StateKind::Ready,
             for_ms: 7_200_000,
             why: None,
+            reason: None,
             attempt: None,
             attempts: None,
             next_in_ms: None,
@@ -54,7 +55,8 @@ fn process(pid: u32, server: Server) -> PolledProcess {
         mendline: "0.1.0".to_owned(),
         started_at: NOW - 7_300_000,
         configuration: Some("/home/ada/.config/mendline/config.json".to_owned()),
-        client: Some(ClientInfo { name: "Claude Code".to_owned(), version: "2.1".to_owned() }),
+        client: Some(ClientInfo { name: "claude-code".to_owned(), version: "2.1".to_owned() }),
+        parent: Some(ParentInfo { pid: 4600, name: "claude".to_owned() }),
     };
     let name = server.name.clone();
     let servers = vec![server];
@@ -92,6 +94,7 @@ fn sample_poll() -> Poll {
         kind: StateKind::Reconnecting,
         for_ms: 9_000,
         why: Some("connection reset".to_owned()),
+        reason: Some("connection_reset".to_owned()),
         attempt: Some(3),
         attempts: Some(10),
         next_in_ms: Some(4_200),
@@ -104,6 +107,7 @@ fn sample_poll() -> Poll {
     search.state = State {
         kind: StateKind::Parked,
         why: Some("nothing listens on 127.0.0.1:9 (connection refused)".to_owned()),
+        reason: Some("connection_refused".to_owned()),
         ..jira.state
     };
     search.calls = Calls { tools: Outcomes { failed: 12, ..Outcomes::default() }, ..Calls::default() };
@@ -323,7 +327,54 @@ fn filter_selects_servers_and_events() {
     press(&mut model, "/refused");
     assert_eq!(model.rows().len(), 1, "errors and states are looked at too");
     model.press(Key::Escape);
-    assert_eq!(model.press(Key::Escape), Some(Action::Quit));
+    assert_eq!(model.rows().len(), 6);
+    press(&mut model, "/claude-c");
+    assert_eq!(model.rows().len(), 5, "clients are looked at too");
+}
+
+#[test]
+fn u08_escape_goes_back_and_never_quits() {
+    let mut model = watched(60, 15);
+    assert_eq!(model.press(Key::Escape), None);
+    assert!(picture(&model).contains("q quits"), "{}", picture(&model));
+    model.press(Key::Enter);
+    assert!(!picture(&model).contains("SERVER"), "details fill the screen");
+    assert_eq!(model.press(Key::Escape), None);
+    assert!(picture(&model).contains("SERVER"), "{}", picture(&model));
+    assert_eq!(model.press(Key::Control('c')), Some(Action::Quit));
+    assert_eq!(press(&mut model, "q"), Some(Action::Quit));
+}
+
+/// Returns a poll of many servers with the same name.
+fn crowd(count: u32) -> Poll {
+    let processes = (0..count).map(|at| process(22_100 + at, server("everything-with-a-long-name"))).collect();
+    Poll { at: NOW, processes, ..Poll::default() }
+}
+
+#[test]
+fn u08_hidden_rows_are_counted_below_the_table() {
+    let mut model = Model::new(Size { width: 60, height: 15 }, None);
+    model.take(Update::Polled(crowd(9)));
+    let lines = |model: &Model| picture(model).lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(lines(&model)[1].contains("SERVER") && !lines(&model)[1].contains("more"), "{}", picture(&model));
+    assert_eq!(lines(&model)[9], "  2 more below", "{}", picture(&model));
+    model.press(Key::End);
+    assert_eq!(lines(&model)[9], "  2 more above", "{}", picture(&model));
+    assert!(lines(&model)[8].starts_with('▸'), "the selected row is visible: {}", picture(&model));
+    model.take(Update::Polled(crowd(8)));
+    assert!(!picture(&model).contains("more"), "all fit: {}", picture(&model));
+}
+
+#[test]
+fn u08_names_are_not_cut_before_other_columns() {
+    for (width, height) in [(60, 15), (80, 24), (120, 40)] {
+        let mut model = Model::new(Size { width, height }, None);
+        model.take(Update::Polled(crowd(2)));
+        assert!(picture(&model).contains("everything-with-a-long-name#22101  "), "{}", picture(&model));
+    }
+    let mut model = Model::new(Size { width: 40, height: 10 }, None);
+    model.take(Update::Polled(crowd(2)));
+    assert!(picture(&model).contains("…#22100") && picture(&model).contains("…#22101"), "{}", picture(&model));
 }
 
 #[test]
@@ -366,6 +417,8 @@ fn reconnect_runs_at_once_and_isolate_asks_first() {
     assert!(picture(&model).contains("notes is isolated; press i to resume it first"), "{}", picture(&model));
     assert_eq!(press(&mut model, "i"), Some(Action::Command(command(Command::Resume))), "that needs no question");
     assert_eq!(press(&mut model, "l"), Some(Action::Log("notes".to_owned())));
+    model.press(Key::End);
+    assert_eq!(press(&mut model, "l"), Some(Action::Log("twin#15".to_owned())), "the log of this process");
 }
 
 #[test]
@@ -441,8 +494,8 @@ proptest! {
             let rows = model.rows();
             let place = rows.iter().position(|row| model.is_selected(row));
             prop_assert_eq!(place.is_some(), !rows.is_empty(), "a row is selected if there is one");
-            if let Some((place, layout)) = place.zip(model.layout()).filter(|(_, layout)| layout.table.height > 0) {
-                let seen = model.top..model.top + usize::from(layout.table.height - 1);
+            if let Some((place, _)) = place.zip(model.layout()).filter(|(_, layout)| layout.table.height > 0) {
+                let seen = model.top..model.top + model.height_of_table();
                 prop_assert!(seen.contains(&place), "{place} is not in {seen:?}");
             }
         }

@@ -15,6 +15,7 @@ use super::model::{Mode, Model};
 use super::paint::{LineWriter, Paint, Tone, cut, width};
 use super::row::{Row, Sort};
 use super::table;
+use crate::status::names::cut_names;
 
 /// Maximum width of the name before an event.
 const WIDEST_WHO: usize = 20;
@@ -107,13 +108,19 @@ fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
     for (column, width) in &columns {
         cell(&mut titles, *width, column.is_number, column.title, Tone::Faint);
     }
-    let room = usize::from(area.height - 1);
+    let room = model.height_of_table();
+    let ids: Vec<String> = rows.iter().map(|row| row.id.clone()).collect();
+    let width_of_names = columns.iter().find(|(column, _)| column.title == table::NAMES).map_or(0, |(_, width)| *width);
+    let names = cut_names(&ids, width_of_names.into());
     for (index, row) in rows.iter().enumerate().skip(model.top).take(room) {
         let line = u16::try_from(index - model.top).unwrap_or(0) + 1;
         let mut writer = line_writer(buffer, paint, area, line);
         writer.write(Tone::Bold, if model.is_selected(row) { "▸ " } else { "  " });
         for (column, width) in &columns {
-            let (text, tone) = (column.cell)(row);
+            let (mut text, tone) = (column.cell)(row);
+            if column.title == table::NAMES {
+                text.clone_from(&names[index]);
+            }
             let tone = if row.silence.is_some() && column.title != "STATE" { Tone::Faint } else { tone };
             cell(&mut writer, *width, column.is_number, &text, tone);
         }
@@ -122,10 +129,14 @@ fn servers(model: &Model, paint: Paint, area: Rect, buffer: &mut Buffer) {
         }
     }
     let below = rows.len().saturating_sub(model.top + room);
-    if below > 0 {
-        let mut line = line_writer(buffer, paint, area, 0);
-        line.skip(area.width / 2);
-        line.write_right(Tone::Faint, &format!("{below} more below"));
+    let hidden = [(model.top, "above"), (below, "below")];
+    let hidden = hidden.iter().filter(|(count, _)| *count > 0).map(|(count, place)| format!("{count} more {place}"));
+    let hidden = hidden.collect::<Vec<_>>().join(", ");
+    if !hidden.is_empty() {
+        // The table leaves its last line free for this.
+        let mut line = line_writer(buffer, paint, area, u16::try_from(room).unwrap_or(0) + 1);
+        line.skip(2);
+        line.write(Tone::Faint, &hidden);
     }
 }
 

@@ -8,7 +8,9 @@ use std::cell::RefCell;
 
 use clap::CommandFactory;
 
+use super::policies::POLICY;
 use super::secrets::shown_words;
+use crate::bare_command;
 use crate::cli::Cli;
 
 /// The parsed arguments of a wrapped entry.
@@ -26,6 +28,8 @@ pub(crate) struct WrapArguments {
     pub(crate) header_variables: Vec<(String, String)>,
     /// Members that the original entry did not have.
     pub(crate) without: Vec<String>,
+    /// Policies.
+    pub(crate) policies: Vec<String>,
     /// Flags that `wrap` does not write, without secrets.
     pub(crate) foreign: Vec<String>,
 }
@@ -37,7 +41,7 @@ pub(crate) const WITHOUT: &str = "--entry-without";
 pub(crate) const ALLOW_HTTP: &str = "--allow-http";
 
 /// The other flags that `wrap` writes. Each has a value.
-const OURS: [&str; 6] = ["--name", "--transport", "--url-env", "--header", "--header-env", WITHOUT];
+const OURS: [&str; 7] = ["--name", "--transport", "--url-env", "--header", "--header-env", POLICY, WITHOUT];
 
 /// The first argument.
 pub(crate) const RUN: &str = "run";
@@ -49,10 +53,15 @@ impl WrapArguments {
             return None;
         }
         let mut words = WrapArguments::default();
+        let bare = LINE.with_borrow(|line| bare_command::find(&arguments[1..], line.find_subcommand(RUN)?));
         let mut at = 1;
         while let Some(word) = arguments.get(at) {
             if *word == "--" {
                 words.command = (at + 1 < arguments.len()).then_some(at + 1);
+                break;
+            }
+            if bare == Some(at - 1) {
+                words.command = Some(at);
                 break;
             }
             if !word.starts_with('-') {
@@ -91,6 +100,7 @@ impl WrapArguments {
                 let (header, variable) = value.split_once('=')?;
                 self.header_variables.push((header.to_owned(), variable.to_owned()));
             }
+            POLICY => self.policies.push(value),
             WITHOUT => self.without.push(value),
             _ => return None,
         }
@@ -160,6 +170,8 @@ mod tests {
                 .unwrap();
         assert_eq!((words.transport.as_deref(), words.url), (Some("sse"), Some(4)));
         assert_eq!((words.header_variables[0].1.as_str(), words.foreign), ("B", vec!["--keep-alive=off".to_owned()]));
+        let bare = WrapArguments::read(&["run", "--name", "a", "npx", "mcp-remote", "https://x.test/"]).unwrap();
+        assert_eq!((bare.command, bare.url), (Some(3), None), "a command without a separator");
         assert_eq!(WrapArguments::read(&["serve"]), None);
         assert_eq!(WrapArguments::read(&["run", "--"]).unwrap().command, None);
         assert_eq!(WrapArguments::read(&["run", "--call-timeout"]).unwrap().foreign, ["--call-timeout"]);

@@ -8,13 +8,27 @@ use std::path::{Component, Path, PathBuf};
 
 use super::wrap_entry::is_our_name;
 
-/// Returns the program to write into entries.
-pub(crate) fn choose(option: Option<&Path>) -> Result<String, String> {
-    let path = match option {
-        Some(path) => given(path)?,
+/// The program to write into entries.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Binary {
+    pub(crate) path: String,
+    /// The reason why an entry must not name it, and the next step. It is set only for a dry run.
+    pub(crate) warning: Option<String>,
+}
+
+/// Returns the program to write into entries. A program that is not permanent is an error, unless nothing is written.
+pub(crate) fn choose(option: Option<&Path>, is_dry_run: bool) -> Result<Binary, String> {
+    let (path, warning) = match option {
+        Some(path) => (given(path)?, None),
         None => installed()?,
     };
-    path.into_os_string().into_string().map_err(|path| format!("{path:?} is not valid UTF-8 and cannot be written"))
+    if let Some(warning) = warning.as_ref().filter(|_| !is_dry_run) {
+        return Err(warning.clone());
+    }
+    match path.into_os_string().into_string() {
+        Ok(path) => Ok(Binary { path, warning }),
+        Err(path) => Err(format!("{path:?} is not valid UTF-8 and cannot be written")),
+    }
 }
 
 /// Checks a program that was given by `--binary`, which may be anywhere.
@@ -34,16 +48,17 @@ fn given(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-fn installed() -> Result<PathBuf, String> {
+/// Returns this program, and a warning if its path is not permanent.
+fn installed() -> Result<(PathBuf, Option<String>), String> {
     let running = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let path = on_the_path(&running).unwrap_or(running);
-    match temporary_location(&path, &std::env::temp_dir()) {
-        None => Ok(path),
-        Some(why) => Err(format!(
-            "{} is {why} and may be removed\n\nInstall it first:\n\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
+    let warning = temporary_location(&path, &std::env::temp_dir()).map(|why| {
+        format!(
+            "{} is {why} and may be removed; clients need a permanent path\n\nInstall it first:\n\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
             path.display()
-        )),
-    }
+        )
+    });
+    Ok((path, warning))
 }
 
 /// Returns the path of this program through `PATH`.
@@ -99,11 +114,23 @@ mod tests {
 
     #[test]
     fn given_binary_must_be_named_mendline() {
-        assert!(choose(Some(Path::new("/bin/sh"))).unwrap_err().contains("begin with `mendline`"));
-        assert!(choose(Some(Path::new("/nowhere/mendline"))).unwrap_err().contains("No such file"));
-        let folder = tempfile::tempdir().unwrap();
-        let directory = folder.path().join("mendline");
-        std::fs::create_dir(&directory).unwrap();
-        assert!(choose(Some(&directory)).unwrap_err().contains("not a file"));
+        for is_dry_run in [false, true] {
+            let choose = |path: &str| choose(Some(Path::new(path)), is_dry_run).unwrap_err();
+            assert!(choose("/bin/sh").contains("begin with `mendline`"));
+            assert!(choose("/nowhere/mendline").contains("No such file"));
+            let folder = tempfile::tempdir().unwrap();
+            let directory = folder.path().join("mendline");
+            std::fs::create_dir(&directory).unwrap();
+            assert!(choose(directory.to_str().unwrap()).contains("not a file"));
+        }
+    }
+
+    #[test]
+    fn u04_dry_run_from_build_directory_only_warns() {
+        // This test program is in a build directory.
+        let refused = choose(None, false).unwrap_err();
+        let chosen = choose(None, true).unwrap();
+        assert!(refused.contains("build directory") && refused.contains("cargo install"), "{refused}");
+        assert_eq!(chosen.warning, Some(refused));
     }
 }

@@ -6,7 +6,7 @@
 use fastrand::Rng;
 
 use super::arguments::WrapArguments;
-use super::diff::{Paint, render};
+use super::diff::{DiffStyle, render};
 use super::document::{Document, Syntax};
 use super::plan::{Action, Chosen, Plan};
 use super::result_lines;
@@ -168,7 +168,7 @@ fn toml_file(canary: &str, is_key: bool, rng: &mut Rng) -> String {
 
 /// Returns everything that a command shows of a plan.
 fn shown(plan: &Plan, action: Action<'_>) -> String {
-    result_lines(plan, action) + &render("f", &plan.before, &plan.edits, plan.syntax, Paint { colour: false })
+    result_lines(plan, action) + &render("f", &plan.before, &plan.edits, plan.syntax, DiffStyle { colour: false })
 }
 
 /// Returns whether a text contains eight characters of a canary in a row.

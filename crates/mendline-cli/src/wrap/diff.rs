@@ -18,18 +18,18 @@ const STAND_IN: char = '\u{e000}';
 
 /// The colour setting.
 #[derive(Clone, Copy)]
-pub(crate) struct Paint {
+pub(crate) struct DiffStyle {
     pub(crate) colour: bool,
 }
 
 /// Formats the change that these edits make of a text. `name` is the name of the file.
-pub(crate) fn render(name: &str, before: &str, edits: &[Edit], syntax: Syntax, paint: Paint) -> String {
+pub(crate) fn render(name: &str, before: &str, edits: &[Edit], syntax: Syntax, style: DiffStyle) -> String {
     let after = apply(before, edits);
     let (old, new) = (Side::of(before, syntax), Side::of(&after, syntax));
     let blocks = blocks(&old, &new, edits);
     let mut shown = String::new();
-    paint.line(&mut shown, "1", "--- ", name);
-    paint.line(&mut shown, "1", "+++ ", name);
+    style.line(&mut shown, "1", "--- ", name);
+    style.line(&mut shown, "1", "+++ ", name);
     let mut rest = blocks.as_slice();
     while let Some(first) = rest.first() {
         let near = |pair: &[Block]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT;
@@ -42,20 +42,20 @@ pub(crate) fn render(name: &str, before: &str, edits: &[Edit], syntax: Syntax, p
         let new_from = first.new.start - (first.old.start - from);
         let new_to = last.new.end + (to - last.old.end);
         let head = format!("@@ -{},{} +{},{} @@", from + 1, to - from, new_from + 1, new_to - new_from);
-        paint.line(&mut shown, "36", "", &head);
+        style.line(&mut shown, "36", "", &head);
         let mut at = from;
         for block in hunk {
-            (at..block.old.start).for_each(|line| paint.line(&mut shown, "", " ", &old.shown(line)));
-            block.old.clone().for_each(|line| paint.line(&mut shown, "31", "-", &old.shown(line)));
-            block.new.clone().for_each(|line| paint.line(&mut shown, "32", "+", &new.shown(line)));
+            (at..block.old.start).for_each(|line| style.line(&mut shown, "", " ", &old.shown(line)));
+            block.old.clone().for_each(|line| style.line(&mut shown, "31", "-", &old.shown(line)));
+            block.new.clone().for_each(|line| style.line(&mut shown, "32", "+", &new.shown(line)));
             at = block.old.end;
         }
-        (at..to).for_each(|line| paint.line(&mut shown, "", " ", &old.shown(line)));
+        (at..to).for_each(|line| style.line(&mut shown, "", " ", &old.shown(line)));
     }
     shown
 }
 
-impl Paint {
+impl DiffStyle {
     fn line(self, shown: &mut String, colour: &str, mark: &str, text: &str) {
         let _ = if self.colour && !colour.is_empty() {
             writeln!(shown, "\x1b[{colour}m{mark}{text}\x1b[0m")
@@ -182,7 +182,7 @@ pub(crate) fn plain(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const NO_COLOUR: Paint = Paint { colour: false };
+    const NO_COLOUR: DiffStyle = DiffStyle { colour: false };
 
     #[test]
     fn diff_shows_context_lines() {
@@ -210,7 +210,7 @@ mod tests {
     fn secrets_and_control_characters_do_not_reach_a_terminal() {
         let text = "{\"env\": {\"K\": \"s3cret\", \"L\": \"${L}\"}, \"x\": \"\u{1b}[2J\"}\r\n";
         let edits = [Edit::insert(1, "\"headers\": {\"A\": \"t0ken\"}, ")];
-        let shown = render("f", text, &edits, Syntax::Json, Paint { colour: true });
+        let shown = render("f", text, &edits, Syntax::Json, DiffStyle { colour: true });
         assert!(!shown.contains("s3cret") && !shown.contains("t0ken") && !shown.contains("[2J\u{1b}"), "{shown}");
         assert!(shown.contains("${L}") && shown.contains("\\u{1b}[2J"), "{shown}");
         let long = format!("{{\"a\": \"{}\"}}", "word ".repeat(200));

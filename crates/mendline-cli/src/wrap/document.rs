@@ -37,6 +37,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) table: &'a Table,
     /// True for VS Code, whose `http` falls back to legacy SSE.
     pub(crate) http_falls_back: bool,
+    /// The policies that the file has for all servers.
+    pub(crate) defaults: Option<&'a Table>,
 }
 
 #[cfg(test)]
@@ -70,7 +72,10 @@ impl<'a> Document<'a> {
     pub(crate) fn entry(&'a self, section: &Section, server: &'a Member) -> Option<Entry<'a>> {
         let http_falls_back = section.last().is_some_and(|key| key == "servers");
         let table = server.table()?;
-        Some(Entry { text: self.text, syntax: self.syntax, name: &server.key, table, http_falls_back })
+        // Mendline reads no defaults in TOML, and none for the servers of single projects.
+        let has_defaults = self.syntax == Syntax::Json && section.first().is_none_or(|key| key != "projects");
+        let defaults = self.root.table("mendline").and_then(|ours| ours.table("defaults")).filter(|_| has_defaults);
+        Some(Entry { text: self.text, syntax: self.syntax, name: &server.key, table, http_falls_back, defaults })
     }
 
     /// Returns all sections of the file, wherever clients have theirs.

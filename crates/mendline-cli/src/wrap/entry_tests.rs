@@ -58,6 +58,69 @@ fn command_moves_behind_mendline_run() {
 }
 
 #[test]
+fn u03_policies_of_entry_become_flags_and_stay() {
+    let entry = r#"{"command": "npx", "args": ["notes"], "timeouts": {"call": "2m", "connect": null}, "retry": {"codes": {"-7": "always"}}, "startup": "wait", "tools": {"a.b": {"timeout": 30000, "approval_mode": "x"}}, "timeout": 5}"#;
+    let wrapped = r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--policy", "timeouts.call=2m", "--policy", "retry.codes.-7=always", "--policy", "startup=wait", "--policy", "tools.a.b.timeout=30000", "--", "npx", "notes"], "timeouts": {"call": "2m", "connect": null}, "retry": {"codes": {"-7": "always"}}, "startup": "wait", "tools": {"a.b": {"timeout": 30000, "approval_mode": "x"}}, "timeout": 5}"#;
+    becomes(entry, wrapped);
+    let plan = plan(&file(wrapped), Action::Unwrap, false);
+    assert_eq!((plan.after.as_str(), &server(&plan).notes), (file(entry).as_str(), &Vec::new()));
+    becomes(
+        r#"{"url": "http://localhost/mcp", "timeouts": {"connect": "3s"}}"#,
+        r#"{"command": "/bin/mendline", "args": ["run", "--name", "a", "--policy", "timeouts.connect=3s", "http://localhost/mcp"], "timeouts": {"connect": "3s"}}"#,
+    );
+}
+
+#[test]
+fn u03_policies_of_codex_and_of_a_bridge_become_flags() {
+    let codex = "[mcp_servers.a]\ncommand = \"x\"\nargs = []\nstartup_timeout_sec = 20\n[mcp_servers.a.autoReconnect]\nmaxRetries = 1_000\n";
+    let wrapped = plan(codex, WRAP, false);
+    assert!(wrapped.after.contains(r#""--policy", "autoReconnect.maxRetries=1000", "--""#), "{}", wrapped.after);
+    assert!(!wrapped.after.contains("startup_timeout_sec=") && wrapped.after.contains("startup_timeout_sec = 20"));
+    assert_eq!(plan(&wrapped.after, Action::Unwrap, false).after, codex);
+    let bridge = file(r#"{"command": "npx", "args": ["mcp-remote", "http://localhost/sse"], "trustHints": false}"#);
+    let wrapped = plan(&bridge, WRAP, false);
+    assert!(wrapped.after.contains(r#""--policy", "trustHints=false""#), "{}", wrapped.after);
+    assert_eq!(plan(&wrapped.after, Action::Unwrap, false).after, bridge);
+}
+
+#[test]
+fn u03_defaults_of_the_file_are_carried_over_unless_overridden() {
+    let text = r#"{"mendline": {"defaults": {"timeouts": {"call": "9m", "recovery": "7s"}}}, "mcpServers": {"a": {"command": "x", "args": [], "timeouts": {"call": "2m"}}}}"#;
+    let wrapped = plan(text, WRAP, false);
+    assert!(
+        wrapped.after.contains(r#""--policy", "timeouts.call=2m", "--policy", "timeouts.recovery=7s", "--""#),
+        "{}",
+        wrapped.after
+    );
+    assert_eq!(plan(&wrapped.after, Action::Unwrap, false).after, text);
+}
+
+#[test]
+fn u03_wrong_policy_is_named_and_not_carried_over() {
+    for (policy, why) in [
+        (r#""timeouts": {"call": "soon"}"#, "`call` must be a duration"),
+        (r#""timeouts": {"call": "2m", "total": "1m"}"#, "longer than `total`"),
+        (r#""autoReconnect": {"maxRetrys": 5}"#, "did you mean `maxRetries`?"),
+        (r#""startup": ["x"]"#, "`startup` is a list"),
+    ] {
+        let text = file(&format!(r#"{{"command": "x", "args": [], {policy}, "trustHints": true}}"#));
+        let plan = plan(&text, WRAP, false);
+        assert!(plan.after.contains(r#""--name", "a", "--policy", "trustHints=true", "--""#), "{}", plan.after);
+        let told = server(&plan).notes.join("; ");
+        assert!(told.contains("is not carried over and has no effect") && told.contains(why), "{policy}: {told}");
+    }
+}
+
+#[test]
+fn u03_dropped_policy_is_named() {
+    comes_back(
+        r#"{"command": "/bin/mendline", "args": ["run", "--policy", "timeouts.call=2m", "--policy", "startup=wait", "--", "x", "y"], "startup": "wait"}"#,
+        r#"{"command": "x", "args": ["y"], "startup": "wait"}"#,
+        "drops --policy timeouts.call=2m, which only Mendline understands",
+    );
+}
+
+#[test]
 fn arguments_on_separate_lines_stay_there() {
     becomes(
         "{\r\n\t\"command\": \"npx\",\r\n\t\"args\": [\r\n\t\t\"-y\",\r\n\t\t\"notes\"\r\n\t]\r\n}",

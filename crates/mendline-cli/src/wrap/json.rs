@@ -7,14 +7,14 @@ use std::collections::HashSet;
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, parse_to_ast};
-use mendline_config::JSON_OF_CLIENTS;
+use mendline_config::CLIENT_JSON_OPTIONS;
 
 use super::document::ParseError;
 use super::tree::{Member, Node, Shape, Table, Value};
 
 /// Parses the root table. `start` is the offset of the text in its file.
 pub(crate) fn parse(text: &str, start: usize) -> Result<Table, ParseError> {
-    let parsed = parse_to_ast(text, &CollectOptions::default(), &JSON_OF_CLIENTS)
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &CLIENT_JSON_OPTIONS)
         .map_err(|error| ParseError::at(text, error.range().start, error.kind().to_string()))?;
     let reader = Reader { text, start };
     match parsed.value {

@@ -8,6 +8,8 @@ use super::arguments::WrapArguments;
 use super::bridge::{self, header_of};
 use super::document::{Document, Entry, Syntax};
 use super::edit::{Edit, apply};
+use super::policies::{POLICY, Policies};
+use super::secrets::shown_words;
 use super::tree::Member;
 use super::wrap_entry::{Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, arguments_of, bearer_header, headers_key};
 
@@ -215,8 +217,13 @@ impl<'a> Unwrapping<'a> {
     }
 
     fn change(&self, edits: Vec<Edit>, mut notes: Vec<String>) -> Change {
-        if !self.words.foreign.is_empty() {
-            notes.push(format!("drops {}, which only Mendline understands", self.words.foreign.join(", ")));
+        // A policy that the entry has, too, is not lost.
+        let kept = Policies::of(self.entry).words;
+        let policies = self.words.policies.iter().filter(|word| !kept.contains(word));
+        let policies = policies.map(|word| shown_words([POLICY, word.as_str()]));
+        let dropped: Vec<String> = self.words.foreign.iter().cloned().chain(policies).collect();
+        if !dropped.is_empty() {
+            notes.push(format!("drops {}, which only Mendline understands", dropped.join(", ")));
         }
         Change { edits, notes, ..Change::default() }
     }

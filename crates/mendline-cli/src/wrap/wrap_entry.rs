@@ -20,6 +20,7 @@ use super::bridge::{self, Bridge};
 use super::credential;
 use super::document::{Entry, Syntax};
 use super::edit::Edit;
+use super::policies::Policies;
 use super::randomness::is_open_url;
 use super::secrets::only_names;
 use super::tree::{Member, Value};
@@ -86,20 +87,28 @@ pub(crate) fn wrap(entry: &Entry<'_>, binary: &str, named: bool) -> Verdict {
     if arguments_of(entry).is_some() {
         return Verdict::Already;
     }
-    let wrapping = Wrapping { entry, binary, name: Name::sanitized(entry.name).to_string() };
+    let policies = Policies::of(entry);
+    let wrapping = Wrapping { entry, binary, name: Name::sanitized(entry.name).to_string(), policies: &policies };
     let change = match (entry.table.get("command"), entry.table.get("url")) {
         (Some(command), None) => wrapping.command(command),
         (None, Some(url)) => wrapping.url(url, named),
         (Some(_), Some(_)) => Err("it has both a command and a url".to_owned()),
         (None, None) => Err("it has neither a command nor a url".to_owned()),
     };
-    change.map_or_else(Verdict::Left, Verdict::Change)
+    match change {
+        Ok(mut change) => {
+            change.notes.extend(policies.notes);
+            Verdict::Change(change)
+        }
+        Err(reason) => Verdict::Left(reason),
+    }
 }
 
 struct Wrapping<'a> {
     entry: &'a Entry<'a>,
     binary: &'a str,
     name: String,
+    policies: &'a Policies,
 }
 
 impl Wrapping<'_> {
@@ -129,12 +138,13 @@ impl Wrapping<'_> {
 
     /// Moves the command behind our arguments, as it was written, and leaves its own arguments in place.
     fn moved(&self, command: &Member, args: Option<&Member>, arguments: &[&str], note: Option<String>) -> Change {
-        let Wrapping { entry, binary, name } = self;
-        let mut words = vec![RUN, "--name", name];
+        let Wrapping { entry, binary, name, policies } = self;
+        let mut words = owned([RUN, "--name", name]);
+        words.extend(policies.arguments());
         if args.is_none() {
-            words.extend([WITHOUT, "args"]);
+            words.extend(owned([WITHOUT, "args"]));
         }
-        words.push("--");
+        words.push("--".to_owned());
         let mut tokens = self.tokens(&words);
         tokens.push(entry.raw(&command.value.range).to_owned());
         let mut edits = vec![Edit::replace(command.value.range.clone(), entry.syntax.quoted(binary))];
@@ -145,12 +155,12 @@ impl Wrapping<'_> {
             Some((args, [])) => edits.push(Edit::insert(args.value.range.start + 1, tokens.join(", "))),
             None => edits[0].text += &entry.member_after(command, "args", &Syntax::list(&tokens)),
         }
-        let words = words.into_iter().chain(command.text()).chain(arguments.iter().copied());
-        Change { edits, notes: note.into_iter().collect(), arguments: owned(words), variables: Vec::new() }
+        words.extend(owned(command.text().into_iter().chain(arguments.iter().copied())));
+        Change { edits, notes: note.into_iter().collect(), arguments: words, variables: Vec::new() }
     }
 
     fn url(&self, url: &Member, named: bool) -> Result<Change, String> {
-        let Wrapping { entry, binary, name } = self;
+        let Wrapping { entry, binary, name, policies } = self;
         let address = url.text().ok_or("its url is not a text")?;
         if let Some(key) = UNSUPPORTED.iter().find(|key| entry.table.get(key).is_some()) {
             return Err(format!("its {key:?} asks for something that Mendline cannot do yet"));
@@ -177,6 +187,7 @@ impl Wrapping<'_> {
 
         let open = is_open_url(address);
         let mut words = owned([RUN, "--name", name]);
+        words.extend(policies.arguments());
         words.extend(transport.iter().flat_map(|transport| owned(["--transport", transport])));
         for field in &headers.fields {
             words.extend(["--header-env".to_owned(), format!("{}={}", field.name, field.variable)]);
@@ -269,7 +280,7 @@ impl Wrapping<'_> {
 
     /// Replaces the entry of a bridge, and keeps the original in the environment.
     fn replaced(&self, bridge: &Bridge, command: &Member, args: &Member) -> Result<Change, String> {
-        let Wrapping { entry, binary, name } = self;
+        let Wrapping { entry, binary, name, policies } = self;
         check_target(&bridge.url, bridge.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())))?;
         let environment = entry.table.get("env");
         let existing = environment.map(|member| member.table().ok_or("its env is not a table")).transpose()?;
@@ -279,6 +290,7 @@ impl Wrapping<'_> {
             return Err("its env has a variable of Mendline's".to_owned());
         }
         let mut words = owned([RUN, "--name", name]);
+        words.extend(policies.arguments());
         words.extend(bridge.log_level.iter().flat_map(|level| owned(["--log-level", level])));
         words.extend(bridge.transport.iter().flat_map(|transport| owned(["--transport", transport])));
         let mut variables = vec![

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::client::MENDLINE;
 use crate::stage::{Stage, demo, file};
 
 #[test]
@@ -52,6 +53,79 @@ fn check_agrees_with_run() {
         let (ran, words) = stage.output(&["run", "notes"]);
         assert_eq!(checked == 2, ran == 2, "{entry}: check {checked}: {printed}\nrun {ran}: {words}");
     }
+}
+
+/// A client's file whose entry runs Mendline with these arguments.
+fn wrapped(arguments: &[&str], others: &Value) -> String {
+    let mut entry = json!({ "command": "mendline", "args": arguments });
+    for (key, value) in others.as_object().unwrap() {
+        entry[key] = value.clone();
+    }
+    json!({ "mcpServers": { "notes": entry } }).to_string()
+}
+
+#[test]
+fn u03_variable_of_own_env_is_seen_by_check_and_doctor() {
+    let stage = Stage::with("{}");
+    let arguments = ["run", "--policy", "timeouts.call=${OWN_LIMIT}", "--", MENDLINE, "demo-server"];
+    let unset = stage.other("unset.json", &wrapped(&arguments, &json!({})));
+    let (code, printed) = stage.output(&["check", unset.to_str().unwrap()]);
+    assert!(code == 2 && printed.contains("OWN_LIMIT is not set"), "{printed}");
+    stage.other("limits.env", "OWN_LIMIT=3m\n");
+    for (own, limit) in [
+        (json!({ "env": { "OWN_LIMIT": "2m" } }), "2m"),
+        (json!({ "envFile": "limits.env" }), "3m"),
+        (json!({ "envFile": "limits.env", "env": { "OWN_LIMIT": "4m" } }), "4m"),
+    ] {
+        let file = stage.other("mcp.json", &wrapped(&arguments, &own));
+        let (code, printed) = stage.output(&["check", file.to_str().unwrap()]);
+        assert!(code == 0 && printed.contains(&format!("timeouts.call: {limit}")), "{own}: {printed}");
+        let (code, printed) = stage.output(&["doctor", "--config", file.to_str().unwrap(), "notes"]);
+        assert_eq!(code, 0, "{own}: {printed}");
+    }
+    let header = ["run", "--header", "Authorization: Bearer ${OWN_TOKEN}", "https://mcp.example.com/mcp"];
+    let file = stage.other("mcp.json", &wrapped(&header, &json!({ "env": { "OWN_TOKEN": "t" } })));
+    let (code, printed) = stage.output(&["check", file.to_str().unwrap()]);
+    assert!(code == 0 && printed.contains("headers Authorization"), "{printed}");
+}
+
+#[test]
+fn u03_wrap_carries_policies_over_and_check_names_those_without_effect() {
+    let stage = Stage::with("{}");
+    let mut entry = demo();
+    entry["autoReconnect"] = json!({ "maxRetries": 5 });
+    entry["circuitBreaker"] = json!({ "window": "1m", "enabled": true });
+    entry["tools"] = json!({ "lookup": { "effect": "unsafe", "timeout": "10s" } });
+    let text = json!({ "mcpServers": { "notes": entry } }).to_string();
+    let path = stage.other("mcp.json", &text);
+    let file = path.to_str().unwrap();
+    let (code, printed) = stage.output(&["wrap", "--binary", MENDLINE, "--file", file, "--yes"]);
+    assert_eq!(code, 0, "{printed}");
+    let (code, printed) = stage.output(&["check", file]);
+    assert!(code == 0 && !printed.contains("without effect"), "{printed}");
+    for policy in ["autoReconnect: 5 attempts", "tools.lookup: unsafe, 10s", "circuitBreaker: opens after 5 failures"] {
+        assert!(printed.contains(policy), "{policy}: {printed}");
+    }
+
+    // The client runs it with these arguments.
+    let wrapped: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let arguments = wrapped["mcpServers"]["notes"]["args"].as_array().unwrap().iter();
+    let arguments: Vec<&str> = arguments.map(|word| word.as_str().unwrap()).collect();
+    assert!(arguments.contains(&"autoReconnect.maxRetries=5"), "{arguments:?}");
+    stage.client(&arguments[1..]);
+
+    // A change of the entry alone has no effect.
+    std::fs::write(&path, wrapped.to_string().replace("\"maxRetries\":5", "\"maxRetries\":7")).unwrap();
+    let (code, printed) = stage.output(&["check", file]);
+    assert!(code == 0 && printed.contains("autoReconnect: 5 attempts"), "{printed}");
+    assert!(printed.contains("without effect, because the arguments do not have it: autoReconnect: 7"), "{printed}");
+    let (code, printed) = stage.output(&["unwrap", "--file", file, "--yes"]);
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.contains("drops --policy autoReconnect.maxRetries=5"), "{printed}");
+    std::fs::write(&path, &text).unwrap();
+    stage.output(&["wrap", "--binary", MENDLINE, "--file", file, "--yes"]);
+    stage.output(&["unwrap", "--file", file, "--yes"]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
 }
 
 #[test]

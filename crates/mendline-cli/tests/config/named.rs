@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{SOON, eventually};
+use crate::client::{MENDLINE, SOON, eventually};
 use crate::stage::{SECRET, Stage, demo, file};
 
 #[test]
@@ -11,6 +11,41 @@ fn server_runs_by_name() {
     let mut client = stage.client(&["notes"]);
     let result = client.result("1", "lookup", &json!({ "key": "k" }));
     assert!(result.to_string().contains("k is 42"), "{result}");
+}
+
+#[test]
+fn u09_command_without_separator_runs() {
+    let stage = Stage::with(&file(&json!({ "notes": demo() })));
+    let mut client = stage.client(&["--name", "bare", MENDLINE, "demo-server"]);
+    let result = client.result("1", "lookup", &json!({ "key": "k" }));
+    assert!(result.to_string().contains("k is 42"), "{result}");
+    assert_eq!(stage.started().len(), 1);
+}
+
+#[test]
+fn u09_command_with_the_name_of_a_server_is_announced() {
+    let stage = Stage::with(&file(&json!({ "sh": demo() })));
+    let mut client = stage.client(&["sh", "-c", "exec \"$0\" demo-server", MENDLINE]);
+    client.result("1", "lookup", &json!({ "key": "k" }));
+    let log = client.whole_log();
+    assert!(log.contains("runs the command `sh`, because words follow the name"), "{log}");
+    assert!(log.contains("is run by `mendline run sh`"), "{log}");
+}
+
+#[test]
+fn u09_server_name_with_unknown_flag_is_a_usage_error() {
+    let stage = Stage::with(&file(&json!({ "notes": demo() })));
+    for (line, words) in [
+        (&["run", "notes", "--verbose"][..], "unexpected argument '--verbose' found"),
+        (&["run", "notes", "--cal-timeout", "5s"], "'--call-timeout'"),
+        (&["run", "other", "--cal-timeout", "5s"], "'--call-timeout'"),
+        (&["run", "notes", "--", "npx", "foo"], "'mendline run --name NAME -- COMMAND'"),
+    ] {
+        let (code, printed) = stage.output(line);
+        assert_eq!(code, 2, "{line:?}: {printed}");
+        assert!(printed.contains(words), "{line:?}: {printed}");
+    }
+    assert_eq!(stage.started(), Vec::<i32>::new());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::client::{MENDLINE, failure, kill};
 use crate::site::{Site, json_answers};
 use crate::stage::{CommandOutput, Stage, child, kind, until_gone};
+use crate::terminal::Terminal;
 
 #[test]
 fn reconnect_of_child_starts_new_process_without_loss() {
@@ -138,4 +139,15 @@ fn unknown_server_name_lists_running_servers() {
         assert_eq!(stage.query(&[command]).code, Some(2), "{command} of what?");
         assert_eq!(stage.query(&[command, "notes", "--all"]).code, Some(2), "{command}: which of both?");
     }
+}
+
+#[test]
+fn u09_terminal_gets_a_hint_and_a_client_does_not() {
+    let stage = Stage::new();
+    let line = ["run", "--", MENDLINE, "demo-server"];
+    let terminal = Terminal::start(&stage.command(&line), 120, 30);
+    terminal.until("Waiting for an MCP client on stdin. To try a server: mendline tools -- CMD");
+    let mut client = stage.bridge("notes");
+    let log = client.whole_log();
+    assert!(log.contains("ready") && !log.contains("Waiting for an MCP client"), "{log}");
 }

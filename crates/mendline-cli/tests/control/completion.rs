@@ -35,6 +35,8 @@ fn home() -> Stage {
     fs::create_dir(stage.folder().join("mendline")).unwrap();
     configure(&stage, "mendline/config.json", &servers);
     configure(&stage, "other.json", &json!({ "elsewhere": entry() }));
+    fs::create_dir(stage.folder().join(".cursor")).unwrap();
+    configure(&stage, ".cursor/mcp.json", &json!({ "wrapped": entry() }));
     stage
 }
 
@@ -116,7 +118,7 @@ impl ShellSession {
     }
 }
 
-fn names_are_completed(shell: &str) {
+fn names_and_values_are_completed(shell: &str) {
     let stage = home();
     let Some(typist) = ShellSession::at(shell, &stage) else { return };
     for (keys, expected) in [
@@ -135,6 +137,13 @@ fn names_are_completed(shell: &str) {
         ("run -- no\t", "<run><--><no>"),
         ("call notes no\t", "<call><notes><no>"),
         ("run --call-timeout no\t", "<run><--call-timeout><no>"),
+        // The values of options.
+        ("logs --level de\t", "<logs><--level><debug>"),
+        ("run --log-level wa\t", "<run><--log-level><warn>"),
+        ("wrap --client cur\t", "<wrap><--client><cursor>"),
+        ("wrap --scope pro\t", "<wrap><--scope><project>"),
+        ("unwrap --server wra\t", "<unwrap><--server><wrapped>"),
+        ("man sch\t", "<man><schema>"),
     ] {
         let typed = typist.type_keys_until(keys, |typed| typed.ends_with(expected));
         assert!(typed.ends_with(expected), "{shell}: {keys:?} became {typed}");
@@ -193,20 +202,20 @@ fn used(stage: &Stage, name: &str) {
 }
 
 #[test]
-fn bash_completes_server_names() {
-    names_are_completed("bash");
+fn u09_bash_completes_names_and_values() {
+    names_and_values_are_completed("bash");
     what_runs_and_what_ran_is_completed("bash");
 }
 
 #[test]
-fn zsh_completes_server_names() {
-    names_are_completed("zsh");
+fn u09_zsh_completes_names_and_values() {
+    names_and_values_are_completed("zsh");
     what_runs_and_what_ran_is_completed("zsh");
 }
 
 #[test]
-fn fish_completes_server_names() {
-    names_are_completed("fish");
+fn u09_fish_completes_names_and_values() {
+    names_and_values_are_completed("fish");
     what_runs_and_what_ran_is_completed("fish");
 }
 

@@ -17,7 +17,7 @@ fn fifty_processes_are_shown_in_one_table() {
     let output = stage.query_until(&["status"], |output| output.stdout.contains("\n50 servers: 50 ready\n"));
     assert_eq!(output.code, Some(0), "{output:?}");
     for number in 0..50 {
-        assert!(output.stdout.contains(&format!("\nserver-{number:02}  stdio  ready ")), "{}", output.stdout);
+        assert!(output.stdout.contains(&format!("\nserver-{number:02}  test    stdio  ready ")), "{}", output.stdout);
     }
     assert_eq!(stage.sockets().len(), 50);
 }

@@ -58,7 +58,11 @@ impl Stage {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(MENDLINE);
         command.args(arguments).env(RUNTIME, self.runtime()).env_remove("MENDLINE_CONFIG");
-        command.env("XDG_CONFIG_HOME", self.folder.path()).env("HOME", self.folder.path()).env("NO_PROXY", "*");
+        command
+            .env("XDG_CONFIG_HOME", self.folder.path())
+            .env("HOME", self.folder.path())
+            .env("NO_PROXY", "*")
+            .env("TZ", "UTC");
         command.env("MENDLINE_DEMO_LEDGER", self.folder.path().join("ledger"));
         command
     }

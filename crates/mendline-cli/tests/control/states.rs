@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use crate::client::{MENDLINE, kill};
 use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{Stage, child, kind};
+use crate::terminal::Terminal;
 
 #[test]
-fn answering_server_is_ready_with_call_counts_and_times() {
+fn t03_tool_calls_are_counted_and_timed_apart_from_others() {
     let stage = Stage::new();
     let mut client = stage.bridge("notes");
     for number in 0..5 {
@@ -32,6 +33,42 @@ fn answering_server_is_ready_with_call_counts_and_times() {
     assert_eq!((&server["connection"]["dials"], &server["connection"]["losses"]), (&json!(1), &json!(0)));
     assert!(server["childMemory"]["bytes"].as_u64().unwrap() > 100 * 1024, "{server:#}");
     assert_eq!((&server["breaker"]["state"], &server["lastError"]), (&json!("closed"), &Value::Null));
+}
+
+#[test]
+fn t03_errors_and_rejections_have_one_number_everywhere() {
+    let (stage, site) = (Stage::new(), Site::start(json_answers()));
+    let options = ["--name", "notes", "--breaker-threshold", "2", "--breaker-reset", "60s"];
+    let mut client = stage.run(&[&options[..], &[&site.url()]].concat());
+    client.initialize();
+    client.result("ok", "lookup", &json!({ "key": "k" }));
+    client.call("error", "no_such_tool", &json!({}));
+    client.answer("error");
+    site.add_fault(Rule::new("h26_500").tool("create_note"));
+    for id in ["a", "b", "c"] {
+        client.result(id, "create_note", &json!({ "key": id }));
+    }
+    let server = stage.until("notes", "one was rejected", |server| server["calls"]["tools"]["rejected"] == 1);
+    let tools = json!({ "ok": 1, "toolErrors": 0, "errors": 1, "failed": 0, "unknown": 2, "rejected": 1 });
+    assert_eq!(server["calls"]["tools"], tools, "{server:#}");
+    let terminal = Terminal::start(&stage.command(&["status", "--watch"]), 230, 30);
+    let screen = terminal.until("tools: 1 ok, 1 error, 2 unknown, 1 rejected");
+    terminal.press("q");
+    let detail = stage.query_until(&["status", "notes"], |output| output.stdout.contains("tool calls"));
+    assert!(detail.stdout.contains("tool calls  1 ok, 1 error, 2 unknown, 1 rejected"), "{detail:?}");
+    let table = stage.query_until(&["status"], |output| output.stdout.contains("FAILED"));
+    for (text, start) in [(&screen, "▸ notes"), (&table.stdout, "notes")] {
+        let titles = text.lines().find(|line| line.contains("FAILED")).unwrap();
+        let row = text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{text}"));
+        // Numbers end below the ends of their titles.
+        let number = |title: &str| {
+            let end = titles.find(title).unwrap() + title.len();
+            let cell: String = row.chars().take(end).collect();
+            cell.rsplit(' ').next().unwrap().to_owned()
+        };
+        let shown = ["OK", "ERRORS", "FAILED", "UNKNOWN"].map(number);
+        assert_eq!(shown, ["3", "1", "1", "2"], "with the two requests of the handshake:\n{text}");
+    }
 }
 
 #[test]
@@ -129,7 +166,7 @@ fn retry_after_pause_is_shown_with_remaining_time() {
 }
 
 #[test]
-fn server_needs_login_until_credential_is_accepted() {
+fn u10_server_needs_login_until_credential_is_accepted() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "guarded", &site.url()]);
     client.initialize();
@@ -139,6 +176,9 @@ fn server_needs_login_until_credential_is_accepted() {
     assert!(server["state"]["why"].is_string(), "{server:#}");
     let output = stage.query_until(&["status", "guarded"], |output| !output.stdout.contains("does not answer"));
     assert_eq!(output.code, Some(1), "{output:?}");
+    let step =
+        "renew the credential of its entry (`mendline doctor guarded` shows what is missing), then restart the client";
+    assert!(output.stdout.contains(step), "{output:?}");
     site.clear();
     client.result("b", "lookup", &json!({ "key": "k" }));
     stage.until("guarded", "it is ready again", |server| kind(server) == "ready");
@@ -177,6 +217,37 @@ fn rate_limit_and_sse_transport_are_shown() {
 }
 
 #[test]
+fn u08_local_url_is_named_by_its_address() {
+    let (stage, site) = (Stage::new(), Site::start(json_answers()));
+    let url = site.url();
+    let address = url.split('/').nth(2).unwrap();
+    let mut client = stage.run(&[&url]);
+    client.initialize();
+    stage.until(address, "it is ready", |server| kind(server) == "ready");
+    let output = stage.query_until(&["status", address], |output| !output.stdout.contains("does not answer"));
+    assert!(output.code == Some(0) && output.stdout.starts_with(address), "{output:?}");
+    let output = stage.query_until(&["reconnect", address], |output| !output.stdout.contains("does not answer"));
+    assert!(output.stdout.starts_with(address), "{output:?}");
+}
+
+#[test]
+fn u08_client_is_shown_before_and_after_its_handshake() {
+    let stage = Stage::new();
+    let mut client = stage.run(&["--name", "notes", "--startup", "wait", "--", MENDLINE, "demo-server"]);
+    let server = stage.until("notes", "it runs", |_| true);
+    assert_eq!(server["process"]["client"], Value::Null);
+    assert_eq!(server["process"]["parent"]["pid"], std::process::id(), "{server:#}");
+    let parent = server["process"]["parent"]["name"].as_str().unwrap();
+    let row = |output: &str| output.lines().find(|line| line.starts_with("notes")).unwrap_or_default().to_owned();
+    let output = stage.query_until(&["status"], |output| row(&output.stdout).contains(parent));
+    assert!(output.stdout.lines().next().unwrap().contains("CLIENT"), "{output:?}");
+    client.initialize();
+    stage.query_until(&["status"], |output| row(&output.stdout).contains("notes   test "));
+    let detail = stage.query_until(&["status", "notes"], |output| output.stdout.contains("client"));
+    assert!(detail.stdout.contains(&format!("test 1, started by {parent}")), "{detail:?}");
+}
+
+#[test]
 fn no_secret_is_shown() {
     const CANARY: &str = "canary-19fe";
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
@@ -191,5 +262,32 @@ fn no_secret_is_shown() {
         let output = stage.query_until(arguments, |output| !output.stdout.contains("does not answer"));
         assert!(output.stdout.contains("shy"), "{output:?}");
         assert!(!format!("{output:?}").contains(CANARY), "{output:?}");
+    }
+}
+
+#[test]
+fn u10_missing_command_leads_to_its_repair_and_not_to_reconnect() {
+    let stage = Stage::new();
+    let program = stage.folder().join("later");
+    let _client = stage.run(&["--name", "ghost", "--", program.to_str().unwrap(), "demo-server"]);
+    let server = stage.until("ghost", "it is parked", |server| kind(server) == "parked");
+    assert_eq!(server["state"]["reason"], "command_not_found", "{server:#}");
+    let step = "install the command and run `mendline reconnect ghost`, or correct the entry and restart the client";
+    for line in [&["status"][..], &["status", "ghost"], &["reconnect", "ghost"]] {
+        stage.query_until(line, |output| output.stdout.contains(step));
+    }
+    // The step helps.
+    std::os::unix::fs::symlink(MENDLINE, &program).unwrap();
+    let output = stage.control(&["reconnect", "ghost"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+}
+
+#[test]
+fn u10_isolated_server_leads_to_resume() {
+    let stage = Stage::new();
+    let _client = stage.bridge("notes");
+    assert_eq!(stage.control(&["isolate", "notes"]).code, Some(0));
+    for line in [&["status"][..], &["status", "notes"]] {
+        stage.query_until(line, |output| output.stdout.contains("`mendline resume notes` puts it back into service"));
     }
 }

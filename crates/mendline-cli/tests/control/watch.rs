@@ -1,6 +1,6 @@
 //! The live screen in a real terminal with real processes: its content, its keys, and its exit.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -110,9 +110,8 @@ fn watch_restores_terminal_after_key_and_signal() {
     let stage = Stage::new();
     let _bridge = stage.bridge("notes");
     type Quit<'a> = &'a dyn Fn(&Terminal);
-    let ways: [(&str, Quit<'_>); 5] = [
+    let ways: [(&str, Quit<'_>); 4] = [
         ("q", &|terminal| terminal.press("q")),
-        ("Esc", &|terminal| terminal.press("\x1b")),
         ("Ctrl-C", &|terminal| terminal.press("\x03")),
         ("TERM", &|terminal| terminal.signal(Signal::TERM)),
         ("INT", &|terminal| terminal.signal(Signal::INT)),
@@ -242,4 +241,47 @@ fn watch_without_terminal_names_alternative() {
     let mut dumb = stage.command(&["status", "--watch"]);
     dumb.env("TERM", "dumb");
     Terminal::start(&dumb, 120, 30).until("TERM is not set, or dumb");
+}
+
+#[test]
+fn u08_escape_does_not_quit() {
+    let stage = Stage::new();
+    let _bridge = stage.bridge("notes");
+    let mut terminal = stage.watch();
+    terminal.until("1 server: 1 ready");
+    terminal.press("\x1b");
+    terminal.until("q quits");
+    terminal.press("?");
+    terminal.until("Esc goes back");
+    terminal.press("\x1b");
+    terminal.until("▸ notes");
+    assert!(terminal.process.try_wait().unwrap().is_none(), "it runs");
+    terminal.press("q");
+    terminal.until_page(false);
+}
+
+#[test]
+fn u07_log_on_a_terminal_has_local_times() {
+    let stage = Stage::new();
+    let state = stage.folder().join("state");
+    let mut command = stage.command(&["run", "--name", "notes", "--startup", "wait", "--", MENDLINE, "demo-server"]);
+    let mut client = crate::client::Client::start(command.env("MENDLINE_STATE_DIR", &state).stdin(Stdio::piped()));
+    client.read_log();
+    client.initialize();
+    let mut logs = stage.command(&["logs", "--json", "--grep", "ready after"]);
+    let mut time = String::new();
+    eventually("the line is in the log", LATER, || {
+        let output = logs.env("MENDLINE_STATE_DIR", &state).output().unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        time = line["time"].as_str().unwrap_or_default().to_owned();
+        !time.is_empty()
+    });
+    let mut logs = stage.command(&["logs", "--grep", "ready after"]);
+    // 50 minutes ahead of UTC: no zone of a machine where the test runs.
+    logs.env("MENDLINE_STATE_DIR", &state).env("TZ", "XXX-0:50");
+    let screen = Terminal::start(&logs, 120, 30).until("ready after");
+    let (hour, minute) = (time[11..13].parse::<u32>().unwrap(), time[14..16].parse::<u32>().unwrap());
+    let local = (hour * 60 + minute + 50) % (24 * 60);
+    let expected = format!(" {:02}:{:02}:{} INFO", local / 60, local % 60, &time[17..23]);
+    assert!(screen.contains(&expected) && !screen.contains('Z'), "{expected} of {time}:\n{screen}");
 }

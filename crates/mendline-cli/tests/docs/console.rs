@@ -63,7 +63,10 @@ impl Sandbox {
         let mut command = Command::new("sh");
         command.arg("-c").arg(line).env_clear().current_dir(self.home()).stdin(Stdio::null());
         command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display())).env("HOME", self.home());
-        command.env("XDG_RUNTIME_DIR", self.folder.path().join("run")).env("LC_ALL", "C.UTF-8").env("COLUMNS", "100");
+        let run = self.folder.path().join("run");
+        // Without the variable, processes of other tests are found, too.
+        command.env("XDG_RUNTIME_DIR", &run).env("MENDLINE_RUNTIME_DIR", run.join("mendline"));
+        command.env("LC_ALL", "C.UTF-8").env("COLUMNS", "100");
         command
     }
 

@@ -150,8 +150,30 @@ fn ctrl_c_cancels_call() {
     kill_process(Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap(), Signal::INT).unwrap();
     let output = CommandOutput::of(process.wait_with_output().unwrap());
     assert_eq!(output.code, 4, "{}", output.stderr);
-    assert!(output.stderr.contains("interrupted: the call was cancelled"), "{}", output.stderr);
+    assert!(output.stderr.contains("cancelling…\ninterrupted: the call was cancelled"), "{}", output.stderr);
     assert!(stage.ledger().contains("cancelled"), "{}", stage.ledger());
+}
+
+#[test]
+fn u09_ctrl_c_is_answered_before_the_server_is_ended() {
+    let stage = Stage::new();
+    let started = stage.path().join("started");
+    // It never answers and ignores the end of its input and TERM, so that its shutdown takes long.
+    let stubborn = format!("trap '' TERM; echo > '{}'; while :; do sleep 1; done", started.display());
+    for command in [&["tools"][..], &["call", "slow"]] {
+        let line = [command, &["--", "sh", "-c", &stubborn]].concat();
+        let process = stage.command(&line).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !started.exists() {
+            assert!(Instant::now() < deadline, "the server never started");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        fs::remove_file(&started).unwrap();
+        kill_process(Pid::from_raw(i32::try_from(process.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+        let output = CommandOutput::of(process.wait_with_output().unwrap());
+        assert!(output.stderr.contains("cancelling…\ninterrupted"), "{command:?}: {}", output.stderr);
+        assert_eq!(output.code, if command == ["tools"] { 1 } else { 5 }, "{}", output.stderr);
+    }
 }
 
 #[test]
@@ -239,7 +261,7 @@ fn drawn(result: &Value, flags: &[&str]) -> (Stage, CommandOutput) {
 }
 
 #[test]
-fn images_are_named_or_saved_and_structured_output_is_printed() {
+fn u09_images_are_named_or_saved_and_only_text_is_printed() {
     let result = json!({
         "content": [
             { "type": "text", "text": "here it is" },
@@ -250,8 +272,10 @@ fn images_are_named_or_saved_and_structured_output_is_printed() {
     });
     let (_, output) = drawn(&result, &[]);
     assert_eq!(output.code, 0, "{}", output.stderr);
-    assert_eq!(output.stdout, "here it is\n→ one memo://1\n{\n  \"width\": 5\n}\n");
+    assert_eq!(output.stdout, "here it is\n→ one memo://1\n");
     assert_eq!(output.stderr, "image/png, 5 B: use --output DIR to save it\n");
+    let (_, both) = drawn(&result, &["--json"]);
+    assert_eq!(both.json(), result, "--json has both");
     let (stage, output) = drawn(&result, &["--output", "pictures"]);
     assert_eq!(output.stderr, "image/png, 5 B: saved as pictures/draw-1.png\n");
     assert_eq!(fs::read(stage.path().join("pictures/draw-1.png")).unwrap(), b"hello");

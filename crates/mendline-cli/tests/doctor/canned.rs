@@ -42,6 +42,11 @@ impl Canned {
 
     /// Answers every request with this member and the id of the request.
     pub(crate) fn json_rpc(member: &'static str, value: impl Into<String>) -> Canned {
+        Canned::slow_json_rpc(Duration::ZERO, member, value)
+    }
+
+    /// Does the same, and takes this long for every answer.
+    pub(crate) fn slow_json_rpc(delay: Duration, member: &'static str, value: impl Into<String>) -> Canned {
         let value = value.into();
         Canned::serve(move |mut stream| {
             let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
@@ -55,9 +60,23 @@ impl Canned {
                 let Ok(message) = serde_json::from_str::<serde_json::Value>(body) else { continue };
                 let body = format!(r#"{{"jsonrpc":"2.0","id":{},"{member}":{value}}}"#, message["id"]);
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length";
+                thread::sleep(delay);
                 let _ = stream.write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes());
                 asked.clear();
             }
+        })
+    }
+
+    /// Answers requests to post with one answer and others with another.
+    pub(crate) fn by_method(post: &'static str, other: &'static str) -> Canned {
+        Canned::serve(move |mut stream| {
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+            let mut asked = [0_u8; 16 * 1024];
+            let count = stream.read(&mut asked).unwrap_or(0);
+            let answer = if asked[..count].starts_with(b"POST ") { post } else { other };
+            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            while stream.read(&mut asked).is_ok_and(|count| count > 0) {}
         })
     }
 

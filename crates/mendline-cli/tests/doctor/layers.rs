@@ -1,5 +1,7 @@
 //! Servers at a URL, each failing at one layer of the connection.
 
+use std::time::Duration;
+
 use mendline_faults::Rule;
 use serde_json::json;
 
@@ -31,6 +33,17 @@ fn at_site(site: &Site) -> String {
     site.url()
 }
 
+/// Starts a server that takes so many milliseconds for every answer.
+fn slow(millis: u64) -> Canned {
+    let result = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "tools": {} },
+        "serverInfo": { "name": "slow", "version": "1" },
+        "tools": [{ "name": "a", "inputSchema": { "type": "object" } }],
+    });
+    Canned::slow_json_rpc(Duration::from_millis(millis), "result", result.to_string())
+}
+
 /// Starts a legacy server with this fault in its handshake.
 fn legacy_with_handshake_fault(rule: Rule) -> Site {
     let site = legacy();
@@ -53,6 +66,16 @@ snapshot_test!(html_response_is_reported, legacy_with_handshake_fault(Rule::new(
 snapshot_test!(json_that_is_not_json_rpc_is_reported, Canned::http("200 OK", "application/json", "{\"hello\":1}"), at);
 snapshot_test!(status_500_is_reported, legacy_with_handshake_fault(Rule::new("h26_500")), at_site);
 snapshot_test!(status_429_is_reported, legacy_with_handshake_fault(Rule::new("h30_429_retry_after").value(7)), at_site);
+snapshot_test!(
+    u05_retry_after_of_503_is_reported,
+    Canned::answer(
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 20\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n\
+         down for an upgrade"
+    ),
+    at
+);
+snapshot_test!(u05_slow_server_is_reported_as_slow, slow(5_100), at);
+snapshot_test!(u05_rather_slow_server_is_a_warning, slow(1_100), at);
 snapshot_test!(expired_token_is_reported, legacy_with_handshake_fault(Rule::new("a73_token_expired_401")), at_site);
 snapshot_test!(
     missing_login_is_reported,
@@ -88,6 +111,15 @@ snapshot_test!(
     at_site,
     ["--timeout", "2s"]
 );
+
+#[test]
+fn r28_login_of_sse_server_is_reported() {
+    let server = Canned::by_method(
+        "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"notes\"\r\nContent-Length: 0\r\n\r\n",
+    );
+    insta::assert_snapshot!("r28_login_of_sse_server_is_reported", Stage::new().doctor(&[&server.url()]));
+}
 
 #[test]
 fn unknown_host_name_is_reported() {

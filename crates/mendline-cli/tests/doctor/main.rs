@@ -14,6 +14,7 @@ mod client;
 mod files;
 mod layers;
 mod pages;
+mod running;
 mod scrubbed;
 mod secure;
 #[path = "../http/site.rs"]

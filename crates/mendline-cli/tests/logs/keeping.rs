@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use serde_json::json;
 
 use crate::client::failure;
-use crate::stage::{Stage, end};
+use crate::stage::{LATER, Stage, end};
 
 #[test]
 fn log_file_has_stderr_and_decisions_and_is_private() {
@@ -39,7 +39,7 @@ fn log_file_has_stderr_and_decisions_and_is_private() {
 }
 
 #[test]
-fn log_of_failed_call_is_found_by_its_number() {
+fn t05_log_of_failed_call_names_tool_attempt_and_reason() {
     let stage = Stage::new();
     let mut client = stage.bridge(&[], &["die-after=3"]);
     for id in ["a", "b"] {
@@ -56,6 +56,7 @@ fn log_of_failed_call_is_found_by_its_number() {
     assert!(texts[2].starts_with(&format!("#{call} create_note: attempt 1 ended (unknown)")), "{output:?}");
     assert!(texts[3].starts_with(&format!("#{call} create_note: failed after ")), "{output:?}");
     assert!(texts[3].contains("outcome_unknown"), "{output:?}");
+    assert!(texts[2..].iter().all(|text| text.contains(": the server ")), "both have the reason: {output:?}");
     let times: Vec<&str> = output.stdout.lines().map(|line| &line[..24]).collect();
     assert!(times.is_sorted(), "{times:?}");
     // Successful calls are not logged at this level.
@@ -63,6 +64,24 @@ fn log_of_failed_call_is_found_by_its_number() {
     let none = stage.run_logs(&["--call", "1"]);
     assert_eq!(none.code, 1);
     assert!(none.stderr.contains("--log-file-level debug"), "{none:?}");
+}
+
+#[test]
+fn t05_call_that_was_never_sent_is_not_logged_as_sent() {
+    let stage = Stage::new();
+    // Nothing listens on port 1 of this address.
+    let options = ["run", "--name", "gone", "--recovery-timeout", "1s", "--log-file-level", "debug"];
+    let mut client = stage.client(&[&options[..], &["http://127.0.0.1:1/mcp"]].concat());
+    client.call("a", "lookup", &json!({ "key": "a" }));
+    assert_eq!(failure(&client.answer("a")["result"])["outcome"], "not_sent");
+    client.stdin = None;
+    client.exit_code(LATER);
+    let output = stage.run_logs(&["--level", "debug"]);
+    let lines = |text: &str| output.stdout.lines().filter(|line| line.contains(text)).count();
+    assert!(lines("#1: attempt 1 started") > 0, "{output:?}");
+    assert_eq!(lines("#1: attempt 1 started"), lines("#1 lookup: attempt 1 ended (not_sent): nothing listens on "));
+    assert_eq!(lines("outcome not_sent, attempts: 0"), 1, "{output:?}");
+    assert!(!output.stdout.replace("not sent", "").contains(" sent"), "{output:?}");
 }
 
 #[test]

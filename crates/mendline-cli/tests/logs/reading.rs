@@ -70,6 +70,54 @@ fn errors_and_statuses_are_searchable() {
 }
 
 #[test]
+fn u07_server_is_selected_as_status_prints_it() {
+    let stage = Stage::new();
+    stage.put("notes", 1, 1, &line(1, "notes", 1, "info", "one"));
+    stage.put("notes", 2, 1, &line(2, "notes", 2, "info", "two"));
+    stage.put("127.0.0.1:8080", 3, 1, &line(3, "127.0.0.1:8080", 3, "info", "three"));
+    for (name, expected) in [("notes#2", "two"), ("2", "two"), ("notes#1", "one"), ("127.0.0.1:8080", "three")] {
+        let output = stage.run_logs(&[name]);
+        assert_eq!((output.code, output.stdout.lines().count()), (0, 1), "{name}: {output:?}");
+        assert!(output.stdout.ends_with(&format!("{expected}\n")), "{name}: {output:?}");
+    }
+    let output = stage.run_logs(&["notes#3"]);
+    assert!(output.code == 3 && output.stderr.contains("There are logs of: 127.0.0.1:8080, notes"), "{output:?}");
+}
+
+#[test]
+fn u07_missing_programs_and_signals_are_searchable() {
+    let stage = Stage::new();
+    let missing = "parked: `no-such-server` was not found; is it installed and on PATH?";
+    let killed = "Up → Waiting: the server was killed by signal 9";
+    let text = line(1, "notes", 1, "warn", missing) + &line(2, "notes", 1, "warn", killed);
+    stage.put("notes", 1, 1, &text);
+    for (grep, expected) in [("ENOENT", missing), ("SIGKILL", killed), ("sigkill", killed)] {
+        let output = stage.run_logs(&["--grep", grep]);
+        assert_eq!(output.stdout.lines().count(), 1, "{grep}: {output:?}");
+        assert!(output.stdout.contains(expected), "{grep}: {output:?}");
+    }
+}
+
+#[test]
+fn u07_times_are_local_unless_they_have_a_zone() {
+    let stage = Stage::new();
+    stage.put("notes", 1, 1, &(line(10, "notes", 1, "info", "one") + &line(60_000, "notes", 1, "info", "two")));
+    let shown = |arguments: &[&str]| {
+        let mut command = stage.command(&[&["logs"], arguments].concat());
+        let output = command.env("TZ", "XXX-2").stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        text.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&["--since", "2026-01-01 10:01"]), ["two"], "two hours ahead of UTC");
+    assert_eq!(shown(&["--since", "2026-01-01T08:01Z"]), ["two"]);
+    assert_eq!(shown(&["--since", "2026-01-01", "--until", "2026-01-01 10:00:30"]), ["one"]);
+    for since in ["0:00", "yesterday", "today", "10m", "2 hours ago"] {
+        assert_eq!(shown(&["--since", since]), ["matches"], "{since}: the lines are older");
+    }
+    assert_eq!(shown(&["--since", "now", "--until", "2026-01-01"]), ["them"], "the range is empty");
+}
+
+#[test]
 fn unreadable_lines_are_skipped_and_counted() {
     let stage = Stage::new();
     let (one, two, half) =

@@ -56,6 +56,7 @@ impl Stage {
             .env("MENDLINE_DEMO_LEDGER", self.path("ledger"))
             .env(STATE, self.path("state"))
             .env("NO_PROXY", "*")
+            .env("TZ", "UTC")
             .env_remove("MENDLINE_CONFIG")
             .env_remove("MENDLINE_LOG")
             .env_remove("MENDLINE_LOG_FILES");

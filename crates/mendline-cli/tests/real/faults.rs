@@ -171,6 +171,16 @@ fn p60_missing_command_is_reported_at_once() {
 }
 
 #[test]
+fn t09_crash_is_explained_by_the_line_that_names_it() {
+    let crash = "echo \"Error: Cannot find module 'x'\" >&2; echo 'Node.js v20.20.2' >&2; exit 1";
+    let mut bridge = Bridge::start(Setup { command: Some(&["sh", "-c", crash]), ..Setup::default() });
+    bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    let words = "stderr: Error: Cannot find module 'x'";
+    eventually("the crash is explained", SOON, || bridge.log().contains(words));
+    assert!(!bridge.log().contains("stderr: Node.js"), "{}", bridge.log());
+}
+
+#[test]
 fn dead_servers_are_reaped() {
     let mut bridge = Bridge::around(&[]);
     for round in 0..3 {

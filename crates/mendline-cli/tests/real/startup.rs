@@ -103,7 +103,7 @@ fn parsed(line: &str) -> Value {
 }
 
 #[test]
-fn i22_second_start_answers_handshake_and_tools_from_cache() {
+fn i22_t07_second_start_answers_handshake_and_tools_from_cache() {
     let home = TestHome::new();
     let answers = home.fill_cache();
     let start_count = home.start_count();
@@ -139,7 +139,7 @@ fn new_tool_is_announced_when_server_is_up() {
 }
 
 #[test]
-fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
+fn t07_first_start_answers_handshake_provisionally_and_waits_for_tools() {
     let home = TestHome::new();
     let mut client = home.run(&[], &[]);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
@@ -149,7 +149,10 @@ fn first_start_answers_handshake_provisionally_and_waits_for_tools() {
         (&handshake["protocolVersion"], &handshake["serverInfo"]["name"]),
         (&json!("2025-06-18"), &json!("notes"))
     );
-    assert_eq!(handshake["capabilities"]["tools"], json!({ "listChanged": true }));
+    let lists = json!({ "listChanged": true });
+    let offered = json!({ "prompts": lists, "resources": lists, "tools": lists });
+    assert_eq!(handshake["capabilities"], offered, "only lists, which can turn out to be empty");
+    assert_eq!(handshake["serverInfo"], json!({ "name": "notes", "version": "provisional" }), "no version is invented");
     assert_eq!(home.start_count(), 0);
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     client.request("list", "tools/list", &json!({}));

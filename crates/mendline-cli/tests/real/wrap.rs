@@ -99,6 +99,18 @@ const CURSOR: &str = r#"{
 "#;
 
 #[test]
+fn u04_dry_run_from_build_directory_shows_changes_and_warns() {
+    let home = Home::new();
+    let file = home.write(".cursor/mcp.json", CURSOR);
+    let dry = home.run(&["wrap", "--dry-run"]);
+    dry.is(0, &["notes    wrapped", "+++ ~/.cursor/mcp.json", "this was a dry run", "--- stderr\n\nwarning: "]);
+    dry.is(0, &["is in a build directory", "cargo install --locked --path crates/mendline-cli"]);
+    let real = home.run(&["wrap", "--yes"]);
+    real.is(2, &["error: ", "is in a build directory"]);
+    assert_eq!(fs::read_to_string(file).unwrap(), CURSOR, "nothing is written");
+}
+
+#[test]
 fn dry_run_shows_all_changes_and_writes_nothing() {
     let home = Home::new();
     let file = home.write(".cursor/mcp.json", CURSOR);

@@ -58,13 +58,23 @@ fn shown(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
+/// Applies the configured policies over those that `upstream` has; a policy that is not configured keeps its value.
 pub(super) fn apply(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
-    upstream.reconnect = Reconnect::from(auto_reconnect(settings));
-    timeouts(settings, upstream);
+    apply_keys(settings, upstream, true);
+}
+
+/// Applies the keys of Mendline, and not those by which Codex limits its own waiting.
+pub(super) fn apply_own(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
+    apply_keys(settings, upstream, false);
+}
+
+fn apply_keys(settings: Settings<'_>, upstream: &mut UpstreamConfig, with_codex: bool) {
+    upstream.reconnect = auto_reconnect(settings).over(upstream.reconnect.clone());
+    timeouts(settings, upstream, with_codex);
     retry(settings, upstream);
-    upstream.breaker = breaker(settings);
-    upstream.rate_limit = rate_limit(settings);
-    upstream.keep_alive = keep_alive(settings);
+    upstream.breaker = breaker(settings, upstream.breaker.take());
+    upstream.rate_limit = rate_limit(settings).or(upstream.rate_limit);
+    upstream.keep_alive = keep_alive(settings, upstream.keep_alive);
     upstream.resume_attempts = settings.count("resume.maxAttempts").unwrap_or(upstream.resume_attempts);
     upstream.resume_total = settings.count("resume.maxTotal").unwrap_or(upstream.resume_total);
     let limits = &mut upstream.limits;
@@ -74,7 +84,8 @@ pub(super) fn apply(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
     upstream.catalogue.cache = settings.flag("catalogue.cache").unwrap_or(upstream.catalogue.cache);
     upstream.catalogue.startup = match settings.choice("startup") {
         Some("wait") => Startup::Wait,
-        _ => Startup::Immediate,
+        Some(_) => Startup::Immediate,
+        None => upstream.catalogue.startup,
     };
     tools(settings, upstream);
 }
@@ -91,10 +102,11 @@ fn auto_reconnect(settings: Settings<'_>) -> AutoReconnect {
     }
 }
 
-fn timeouts(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
+fn timeouts(settings: Settings<'_>, upstream: &mut UpstreamConfig, with_codex: bool) {
+    let codex = |path: &str| settings.duration(path).filter(|_| with_codex);
     let timeouts = &mut upstream.timeouts;
     let own = Settings { own: settings.own, defaults: &Block::default() };
-    let call = settings.duration("timeouts.call").or(settings.duration("tool_timeout_sec"));
+    let call = settings.duration("timeouts.call").or(codex("tool_timeout_sec"));
     let total = settings.duration("timeouts.total");
     match (call, total) {
         // If only one of the two is configured, the other one is adapted, and so is a default for all servers.
@@ -106,7 +118,7 @@ fn timeouts(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
         (None, None) => {}
     }
     timeouts.recovery = settings.duration("timeouts.recovery").unwrap_or(timeouts.recovery);
-    let started = settings.duration("startup_timeout_sec").or(settings.duration("startup_timeout_ms"));
+    let started = codex("startup_timeout_sec").or(codex("startup_timeout_ms"));
     if let Some(handshake) = settings.duration("timeouts.handshake").or(started) {
         (timeouts.handshake, timeouts.handshake_again) = (handshake, handshake);
     }
@@ -128,11 +140,12 @@ fn retry(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
     }
 }
 
-fn breaker(settings: Settings<'_>) -> Option<Breaker> {
-    if settings.flag("circuitBreaker.enabled") == Some(false) {
+fn breaker(settings: Settings<'_>, before: Option<Breaker>) -> Option<Breaker> {
+    let is_off = before.is_none() && settings.find("circuitBreaker").is_none();
+    if is_off || settings.flag("circuitBreaker.enabled") == Some(false) {
         return None;
     }
-    let usual = Breaker::default();
+    let usual = before.unwrap_or_default();
     Some(Breaker {
         failures: settings.count("circuitBreaker.failureThreshold").unwrap_or(usual.failures),
         success_rate: settings.real("circuitBreaker.successRate").unwrap_or(usual.success_rate),
@@ -150,11 +163,12 @@ fn rate_limit(settings: Settings<'_>) -> Option<RateLimit> {
     Some(RateLimit { burst, per_second })
 }
 
-fn keep_alive(settings: Settings<'_>) -> Option<KeepAlive> {
-    if settings.flag("keepAlive.enabled") == Some(false) {
+fn keep_alive(settings: Settings<'_>, before: Option<KeepAlive>) -> Option<KeepAlive> {
+    let is_off = before.is_none() && settings.find("keepAlive").is_none();
+    if is_off || settings.flag("keepAlive.enabled") == Some(false) {
         return None;
     }
-    let usual = KeepAlive::default();
+    let usual = before.unwrap_or_default();
     Some(KeepAlive {
         interval: settings.duration("keepAlive.interval").unwrap_or(usual.interval),
         timeout: settings.duration("keepAlive.timeout").unwrap_or(usual.timeout),
@@ -172,7 +186,8 @@ fn tools(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
         });
         let policy = ToolPolicy { effect, timeout: tool.duration("timeout") };
         if policy != ToolPolicy::default() {
-            upstream.tools.insert(name.clone(), policy);
+            let known = upstream.tools.entry(name.clone()).or_default();
+            *known = ToolPolicy { effect: policy.effect.or(known.effect), timeout: policy.timeout.or(known.timeout) };
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use mendline::decisions::config::Dialect;
-use mendline_config::{Owner, Reach, Weight};
+use mendline_config::{Endpoint, Owner, Severity};
 
 use crate::{SECRET, loaded, server};
 
-fn command(reach: &Reach) -> (Vec<&str>, Vec<(&str, &str)>) {
-    match reach {
-        Reach::Command { program, arguments, environment, .. } => (
+fn command(endpoint: &Endpoint) -> (Vec<&str>, Vec<(&str, &str)>) {
+    match endpoint {
+        Endpoint::Command { program, arguments, environment, .. } => (
             std::iter::once(program).chain(arguments).map(String::as_str).collect(),
             environment.iter().map(|(name, value)| (name.as_str(), value.expose())).collect(),
         ),
@@ -17,9 +17,9 @@ fn command(reach: &Reach) -> (Vec<&str>, Vec<(&str, &str)>) {
     }
 }
 
-fn remote(reach: &Reach) -> (&str, Vec<(&str, &str)>, Dialect) {
-    match reach {
-        Reach::Url { url, headers, dialect, .. } => {
+fn remote(endpoint: &Endpoint) -> (&str, Vec<(&str, &str)>, Dialect) {
+    match endpoint {
+        Endpoint::Url { url, headers, dialect, .. } => {
             (url.expose(), headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect(), *dialect)
         }
         other => panic!("{other:?}"),
@@ -43,9 +43,9 @@ fn claude_desktop() {
       }
     }"#;
     let filesystem = server("claude_desktop_config.json", text, "filesystem");
-    assert_eq!(command(&filesystem.reach).0[2], "@modelcontextprotocol/server-filesystem");
+    assert_eq!(command(&filesystem.endpoint).0[2], "@modelcontextprotocol/server-filesystem");
     let github = server("claude_desktop_config.json", text, "github");
-    assert_eq!(command(&github.reach).1, [("GITHUB_PERSONAL_ACCESS_TOKEN", "ghp_literal")]);
+    assert_eq!(command(&github.endpoint).1, [("GITHUB_PERSONAL_ACCESS_TOKEN", "ghp_literal")]);
     assert_eq!(loaded("claude_desktop_config.json", text).owner, Owner::OtherProgram);
 }
 
@@ -62,16 +62,16 @@ fn claude_code() {
     let sentry = server(".mcp.json", text, "sentry");
     let token = format!("Bearer {SECRET}");
     assert_eq!(
-        remote(&sentry.reach),
+        remote(&sentry.endpoint),
         ("https://mcp.sentry.dev/mcp", vec![("Authorization", token.as_str())], Dialect::Auto)
     );
     let asana = server(".mcp.json", text, "asana");
-    assert_eq!(remote(&asana.reach), ("https://mcp.asana.com/sse", vec![], Dialect::Sse));
-    assert_eq!(command(&server(".mcp.json", text, "db").reach).0[2], SECRET);
+    assert_eq!(remote(&asana.endpoint), ("https://mcp.asana.com/sse", vec![], Dialect::Sse));
+    assert_eq!(command(&server(".mcp.json", text, "db").endpoint).0[2], SECRET);
     let loaded = loaded(".mcp.json", text);
-    let notes: Vec<_> = loaded.findings.iter().map(|finding| (finding.weight, finding.what.as_str())).collect();
+    let notes: Vec<_> = loaded.findings.iter().map(|finding| (finding.severity, finding.what.as_str())).collect();
     assert_eq!(notes.len(), 4, "{notes:?}");
-    assert!(notes.iter().all(|(weight, _)| *weight == Weight::Note));
+    assert!(notes.iter().all(|(severity, _)| *severity == Severity::Note));
     assert!(notes[0].1.contains("Mendline ignores `timeout`: some clients mean seconds"), "{notes:?}");
 }
 
@@ -82,12 +82,12 @@ fn cursor() {
         "oauth": { "url": "https://api.example.com/mcp", "auth": { "CLIENT_ID": "${env:X_KEY}", "CLIENT_SECRET": "y", "scopes": ["a"] } }
     } }"#;
     let local = server("/home/me/project/.cursor/mcp.json", text, "local");
-    let (words, environment) = command(&local.reach);
+    let (words, environment) = command(&local.endpoint);
     assert_eq!(words[0], "/home/me/project/bin/tool");
     assert_eq!(environment, [("K", SECRET)]);
     let loaded = loaded("/home/me/project/.cursor/mcp.json", text);
     let login = loaded.findings.iter().find(|finding| finding.what.contains("`auth` is not supported yet")).unwrap();
-    assert_eq!(login.weight, Weight::Warning, "Cursor logs in by itself");
+    assert_eq!(login.severity, Severity::Warning, "Cursor logs in by itself");
     assert!(loaded.server("oauth").is_some());
 }
 
@@ -110,15 +110,15 @@ fn vs_code() {
     );
     let loaded = loaded("/home/me/project/.vscode/mcp.json", &text);
     let playwright = loaded.server("playwright").expect("the server is valid");
-    assert_eq!(command(&playwright.reach).1, [("B", "kept"), ("A", "from env")]);
+    assert_eq!(command(&playwright.endpoint).1, [("B", "kept"), ("A", "from env")]);
     assert!(loaded.server("github").is_some());
     let beside = r#"{ "servers": { "a": { "command": "x", "envFile": ".env" } } }"#;
     let path = directory.path().join("mcp.json");
-    assert_eq!(command(&server(path.to_str().unwrap(), beside, "a").reach).1, [("A", "from file"), ("B", "kept")]);
+    assert_eq!(command(&server(path.to_str().unwrap(), beside, "a").endpoint).1, [("A", "from file"), ("B", "kept")]);
     assert_eq!(loaded.obstacles("asks").len(), 1, "prompts are not supported");
     assert!(loaded.obstacles("playwright").is_empty());
     let settings = r#"{ "editor.fontSize": 12, "mcp": { "servers": { "a": { "command": "x" } } } }"#;
-    assert_eq!(command(&server("settings.json", settings, "a").reach).0, ["x"]);
+    assert_eq!(command(&server("settings.json", settings, "a").endpoint).0, ["x"]);
 }
 
 #[test]
@@ -147,13 +147,13 @@ command = "x"
 enabled = false
 "#;
     let context7 = server("config.toml", text, "context7");
-    assert_eq!(command(&context7.reach), (vec!["npx", "-y", "@upstash/context7-mcp"], vec![("K", SECRET)]));
+    assert_eq!(command(&context7.endpoint), (vec!["npx", "-y", "@upstash/context7-mcp"], vec![("K", SECRET)]));
     let timeouts = &context7.policies.timeouts;
     assert_eq!((timeouts.handshake, timeouts.call), (Duration::from_secs(20), Duration::from_millis(90_500)));
     let figma = server("config.toml", text, "figma");
     let token = format!("Bearer {SECRET}");
     let headers = vec![("X-Region", "us-east-1"), ("X-Key", SECRET), ("Authorization", token.as_str())];
-    assert_eq!(remote(&figma.reach), ("https://mcp.figma.com/mcp", headers, Dialect::Auto));
+    assert_eq!(remote(&figma.endpoint), ("https://mcp.figma.com/mcp", headers, Dialect::Auto));
     assert!(server("config.toml", text, "off").is_disabled);
 }
 
@@ -164,10 +164,10 @@ fn cline_and_windsurf() {
         "b": { "serverUrl": "https://x.test/sse", "somethingNew": { "deep": "secret" } }
     } }"#;
     assert!(server("cline_mcp_settings.json", text, "a").is_disabled);
-    assert_eq!(remote(&server("mcp_config.json", text, "b").reach).0, "https://x.test/sse");
+    assert_eq!(remote(&server("mcp_config.json", text, "b").endpoint).0, "https://x.test/sse");
     let loaded = loaded("mcp_config.json", text);
     let unknown = loaded.findings.iter().find(|finding| finding.what.contains("somethingNew")).unwrap();
-    assert_eq!(unknown.weight, Weight::Note);
+    assert_eq!(unknown.severity, Severity::Note);
 }
 
 #[test]
@@ -181,8 +181,8 @@ fn entry_that_runs_mendline_is_unwrapped() {
         ),
     ] {
         let text = format!("{{ \"mcpServers\": {{ \"a\": {{ {entry} }} }} }}");
-        match server("x.json", &text, "a").reach {
-            Reach::Wrapped { arguments, .. } => assert_eq!(arguments, words),
+        match server("x.json", &text, "a").endpoint {
+            Endpoint::Wrapped { arguments, .. } => assert_eq!(arguments, words),
             other => panic!("{other:?}"),
         }
     }
@@ -191,6 +191,6 @@ fn entry_that_runs_mendline_is_unwrapped() {
         r#""command": "sh", "args": ["mendline", "run"]"#,
     ] {
         let text = format!("{{ \"mcpServers\": {{ \"a\": {{ {entry} }} }} }}");
-        assert!(matches!(server("x.json", &text, "a").reach, Reach::Command { .. }), "{entry}");
+        assert!(matches!(server("x.json", &text, "a").endpoint, Endpoint::Command { .. }), "{entry}");
     }
 }

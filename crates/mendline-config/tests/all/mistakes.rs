@@ -1,6 +1,6 @@
 //! Mistakes are reported all at once, with their location and a correction.
 
-use mendline_config::{Fault, Owner, Paint, Weight};
+use mendline_config::{Cause, Owner, RenderStyle, Severity};
 
 use crate::{SECRET, loaded, wrong};
 
@@ -9,7 +9,7 @@ fn ten_mistakes_are_ten_findings() {
     let loaded = loaded("ten-mistakes.json", include_str!("../files/ten-mistakes.json"));
     assert_eq!(loaded.owner, Owner::Mendline);
     let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
-    let rendered = loaded.render(errors.iter().copied(), Paint::Plain);
+    let rendered = loaded.render(errors.iter().copied(), RenderStyle::Plain);
     assert_eq!(errors.len(), 10, "{rendered}");
     assert!(!rendered.contains("literal-secret"), "{rendered}");
     insta::assert_snapshot!(rendered);
@@ -30,7 +30,7 @@ fn mistake_stops_all_servers_of_own_file_only() {
 fn unset_variable_stops_only_its_server() {
     let text = r#"{ "mendline": {}, "mcpServers": { "a": { "command": "${NOPE}" }, "b": { "command": "x" } } }"#;
     let loaded = loaded("x.json", text);
-    assert_eq!(loaded.findings[0].fault, Fault::Environment);
+    assert_eq!(loaded.findings[0].cause, Cause::Environment);
     assert_eq!((loaded.obstacles("a").len(), loaded.obstacles("b").len()), (1, 0));
 }
 
@@ -133,14 +133,14 @@ fn invalid_file_yields_one_finding() {
         assert!(loaded.findings[0].is_error() && loaded.findings[0].what.contains(words), "{:?}", loaded.findings);
     }
     let nothing = loaded("x.json", "{}");
-    assert_eq!(nothing.findings[0].weight, Weight::Warning);
+    assert_eq!(nothing.findings[0].severity, Severity::Warning);
 }
 
 #[test]
 fn findings_show_no_secret() {
     let text = r#"{ "mendline": {}, "mcpServers": { "a": { "url": "https://u:literal@x.test/?key=literal", "headers": { "A": "literal", "Host:": "${API_TOKEN}" }, "args": ["literal"], "what": "literal", "auth": { "type": "oauth", "CLIENT_SECRET": "literal" }, "limits": { "inFlight": "literal" } } } }"#;
     let loaded = loaded("x.json", text);
-    let rendered = loaded.render(&loaded.findings, Paint::Plain);
+    let rendered = loaded.render(&loaded.findings, RenderStyle::Plain);
     assert!(loaded.findings.len() >= 5, "{rendered}");
     assert!(!rendered.contains(SECRET), "{rendered}");
     // The only visible literal is in place of a number.
@@ -173,7 +173,7 @@ fn log_settings_are_read_or_refused() {
     ] {
         let wrong = with(logs);
         assert_eq!(wrong.findings.len(), 1, "{logs}: {:?}", wrong.findings);
-        let describe = wrong.render(&wrong.findings, Paint::Plain);
+        let describe = wrong.render(&wrong.findings, RenderStyle::Plain);
         assert!(describe.contains(words), "{logs}: {describe}");
     }
 }
@@ -187,7 +187,7 @@ fn huge_env_file_is_refused() {
     let loaded = loaded(path.to_str().unwrap(), text);
     let [finding] = loaded.findings.as_slice() else { panic!("{:?}", loaded.findings) };
     assert!(finding.what.contains("larger than 4 MiB"), "{}", finding.what);
-    assert_eq!((finding.fault, loaded.servers.len()), (Fault::Environment, 0));
+    assert_eq!((finding.cause, loaded.servers.len()), (Cause::Environment, 0));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn variable_in_invalid_url_is_not_shown() {
         ["${API_KEY}:x", "${API_KEY}://x.test", "ht${API_KEY}ps://x.test", "https://${API_KEY}@x.test", "${API_KEY}"]
     {
         let loaded = loaded("x.json", &format!(r#"{{ "mcpServers": {{ "a": {{ "url": "{url}" }} }} }}"#));
-        let rendered = loaded.render(&loaded.findings, Paint::Plain);
+        let rendered = loaded.render(&loaded.findings, RenderStyle::Plain);
         assert!(loaded.has_errors() && !rendered.contains(SECRET), "{rendered}");
     }
     let loaded = loaded("x.json", r#"{ "mcpServers": { "a": { "url": "ftp://x.test" } } }"#);

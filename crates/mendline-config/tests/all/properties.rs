@@ -1,6 +1,6 @@
 //! For any file: no panic, no secret, no span outside of the text.
 
-use mendline_config::{Environment, Paint, Source, load};
+use mendline_config::{Environment, RenderStyle, Source, load};
 use proptest::prelude::*;
 
 use crate::{SECRET, loaded};
@@ -81,7 +81,7 @@ fn is_sound(path: &str, text: &str) -> Result<(), TestCaseError> {
         }
         let _ = finding.line(&loaded.source);
     }
-    let rendered = loaded.render(&loaded.findings, Paint::Plain);
+    let rendered = loaded.render(&loaded.findings, RenderStyle::Plain);
     prop_assert!(!rendered.contains(SECRET), "{rendered}");
     prop_assert_eq!(loaded.source.shown().len(), loaded.source.text().len());
     for server in &loaded.servers {

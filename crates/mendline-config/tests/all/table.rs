@@ -167,7 +167,7 @@ fn u11_key_that_does_nothing_yet_is_an_error() {
         assert!(finding.is_error() && finding.what == format!("`{key}` is not supported yet"), "{finding:?}");
         assert!(finding.help.as_deref().unwrap().contains(instead), "{finding:?}");
         assert_eq!(&text[finding.at.clone().unwrap()], format!("\"{key}\""), "{text}");
-        let rendered = ours.render(&ours.findings, mendline_config::Paint::Plain);
+        let rendered = ours.render(&ours.findings, mendline_config::RenderStyle::Plain);
         assert!(!rendered.contains("canary"), "{rendered}");
     }
 }
@@ -178,8 +178,8 @@ fn u11_key_of_another_program_is_only_warned_about() {
     for entry in [r#""auth": { "CLIENT_ID": "x", "CLIENT_SECRET": "y" }"#, r#""sharing": "perClient""#] {
         let text = format!(r#"{{ "mcpServers": {{ "a": {{ "url": "https://x.test/", {entry} }} }} }}"#);
         let loaded = loaded("/home/me/.cursor/mcp.json", &text);
-        let weights: Vec<_> = loaded.findings.iter().map(|finding| finding.weight).collect();
-        assert_eq!(weights, [mendline_config::Weight::Warning], "{:?}", loaded.findings);
+        let severities: Vec<_> = loaded.findings.iter().map(|finding| finding.severity).collect();
+        assert_eq!(severities, [mendline_config::Severity::Warning], "{:?}", loaded.findings);
         assert!(loaded.server("a").is_some() && loaded.obstacles("a").is_empty());
     }
 }

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use mendline_wire::{Method, headers, meta};
 
 use self::notices::Notices;
+use self::one_way::FreeSlots;
 use self::params::Params;
 pub use self::session_loss::Refusal;
 use self::session_loss::{RefusedPings, Suspicion};
@@ -310,7 +311,8 @@ impl Upstream {
             if http.pending_initialized.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
-            let slots = http.free_slots();
+            // A call needs no slot, so the exchanges are counted only for other messages.
+            let slots = if self.outbox.begins_with_call() { FreeSlots::NONE } else { http.free_slots() };
             match self.outbox.pop_where(|out| slots.has_room_for(out), cx.ledger) {
                 // A call that waited for `initialized` waits for the end of the pause now.
                 Some(Out::Call(key)) if self.gate.is_paused(cx.now) && self.is_clients(key) => {

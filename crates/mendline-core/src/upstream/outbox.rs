@@ -124,6 +124,11 @@ impl Outbox {
         self.queue.is_empty()
     }
 
+    /// Returns whether the next message is a call.
+    pub fn begins_with_call(&self) -> bool {
+        matches!(self.queue.front(), Some(Out::Call(_)))
+    }
+
     /// Returns whether any message may be sent.
     pub fn any(&self, may_go: impl Fn(&Out) -> bool) -> bool {
         self.queue.iter().any(may_go)

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_core::port::Exit;
 use mendline_core::{
-    ClientId, Config, Engine, Input, LinkId, LinkState, ListCache, Moment, Output, Port, UpstreamConfig, UpstreamId,
+    ClientId, Config, Engine, Input, Level, LinkId, LinkState, ListCache, Moment, Output, Port, UpstreamConfig,
+    UpstreamId,
 };
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
@@ -21,6 +22,8 @@ pub const NOTES: UpstreamId = UpstreamId(0);
 
 /// One client and one child, both controlled by the test.
 pub struct Stage {
+    /// Events that need a person.
+    pub errors: usize,
     inputs: u32,
     pub engine: Engine,
     pub now: Moment,
@@ -50,6 +53,7 @@ impl Stage {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         change(&mut notes);
         let mut stage = Stage {
+            errors: 0,
             inputs: 0,
             engine: Engine::new(Config::new(vec![notes]), 1),
             now: Moment::ZERO,
@@ -96,7 +100,10 @@ impl Stage {
                     self.dials += 1;
                     self.written = 0;
                 }
-                Output::Event(event) => self.log.push(event.to_string()),
+                Output::Event(event) => {
+                    self.errors += usize::from(event.level() == Level::Error);
+                    self.log.push(event.to_string());
+                }
                 Output::Cache { what, .. } => {
                     self.saved = Some(what);
                     self.saves += 1;

@@ -12,13 +12,14 @@
 //! A file is replaced as a whole by a rename: a concurrent reader sees the old file or the new one. It is not synced to
 //! the disk, which can take seconds under load: a file that a power failure damages is rejected by its HMAC.
 
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mendline_core::{ListCache, defaults};
+use mendline_core::{ListCache, Unreadable, defaults};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -41,7 +42,44 @@ pub(super) enum Found {
     Nothing,
     ListCache(ListCache),
     /// A file that is rejected, and the reason.
-    Untrusted(String),
+    Untrusted(Rejection),
+}
+
+/// The reason why a file is rejected.
+#[derive(Debug)]
+pub(super) enum Rejection {
+    /// It cannot be read, or others may have written it.
+    Io(io::Error),
+    NoFirstLine,
+    FirstLineNotText,
+    NotACatalogue,
+    NoFormat,
+    OtherFormat {
+        format: u32,
+    },
+    NoTime,
+    WrongHmac,
+    Unreadable(Unreadable),
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rejection::Io(error) => error.fmt(f),
+            Rejection::NoFirstLine => f.write_str("it has no first line"),
+            Rejection::FirstLineNotText => f.write_str("its first line is not text"),
+            Rejection::NotACatalogue => f.write_str("it is not a catalogue"),
+            Rejection::NoFormat => f.write_str("its first line has no format"),
+            Rejection::OtherFormat { format } => {
+                write!(f, "its format is {format}, and this version reads only {FORMAT}")
+            }
+            Rejection::NoTime => f.write_str("its first line has no time"),
+            Rejection::WrongHmac => {
+                f.write_str("its HMAC is wrong: the file is damaged or belongs to another server or user")
+            }
+            Rejection::Unreadable(why) => why.fmt(f),
+        }
+    }
 }
 
 /// The file of one server.
@@ -75,7 +113,7 @@ impl File {
                 Err(why) => Found::Untrusted(why),
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
-            Err(error) => Found::Untrusted(error.to_string()),
+            Err(error) => Found::Untrusted(Rejection::Io(error)),
         }
     }
 
@@ -121,23 +159,23 @@ impl File {
         context.sign()
     }
 
-    fn verify(&self, bytes: &[u8], now: u64) -> Result<ListCache, String> {
-        let end = bytes.iter().take(200).position(|byte| *byte == b'\n').ok_or("it has no first line")?;
-        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "its first line is not text")?;
+    fn verify(&self, bytes: &[u8], now: u64) -> Result<ListCache, Rejection> {
+        let end = bytes.iter().take(200).position(|byte| *byte == b'\n').ok_or(Rejection::NoFirstLine)?;
+        let head = std::str::from_utf8(&bytes[..end]).map_err(|_| Rejection::FirstLineNotText)?;
         let mut words = head.split(' ');
         if words.next() != Some(MAGIC) {
-            return Err("it is not a catalogue".to_owned());
+            return Err(Rejection::NotACatalogue);
         }
-        let format: u32 = words.next().and_then(|word| word.parse().ok()).ok_or("its first line has no format")?;
+        let format: u32 = words.next().and_then(|word| word.parse().ok()).ok_or(Rejection::NoFormat)?;
         if format != FORMAT {
-            return Err(format!("its format is {format}, and this version reads only {FORMAT}"));
+            return Err(Rejection::OtherFormat { format });
         }
-        let written: u64 = words.next().and_then(|word| word.parse().ok()).ok_or("its first line has no time")?;
+        let written: u64 = words.next().and_then(|word| word.parse().ok()).ok_or(Rejection::NoTime)?;
         let body = &bytes[end + 1..];
         if self.header(body, written) != bytes[..=end] {
-            return Err("its HMAC is wrong: the file is damaged or belongs to another server or user".to_owned());
+            return Err(Rejection::WrongHmac);
         }
-        let mut cached = ListCache::read(body).map_err(|why| why.to_string())?;
+        let mut cached = ListCache::read(body).map_err(Rejection::Unreadable)?;
         // If the clock ran backwards, the age is unknown.
         let age = now.checked_sub(written).map_or(Duration::MAX, Duration::from_millis);
         cached.grow_older(age);
@@ -242,7 +280,7 @@ mod tests {
 
     fn why(found: Found) -> String {
         match found {
-            Found::Untrusted(why) => why,
+            Found::Untrusted(why) => why.to_string(),
             other => panic!("{other:?}"),
         }
     }

@@ -93,7 +93,7 @@ impl Slot {
             let mut state = self.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
             let Some(next) = state.next.take() else { break };
             drop(state);
-            worker.risk(|| writer.write(&next));
+            writer.write(&next, worker);
         }
     }
 }
@@ -103,13 +103,14 @@ impl Writer {
         Writer { file, redactor, log, has_warned: false }
     }
 
-    fn write(&mut self, what: &ListCache) {
+    /// Writes a list cache. Only the disk can block; the search for secrets takes its time on a busy machine, too.
+    fn write(&mut self, what: &ListCache, worker: &Worker) {
         // A configured secret that the server repeats, in any form, is not written to disk. Text that only looks like a
         // credential is the server's own, such as an example in a description.
         let written = if self.redactor.contains_secret(&what.write()) {
             Err("the server repeats a credential in its lists or its handshake".to_owned())
         } else {
-            self.file.write(what).map_err(|error| error.to_string())
+            worker.risk(|| self.file.write(what)).map_err(|error| error.to_string())
         };
         match written {
             Ok(()) => self.has_warned = false,

@@ -13,6 +13,7 @@
 //! others. In a temporary directory another user could have created it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -43,32 +44,81 @@ pub fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     once
 }
 
-/// Returns the first candidate that exists or can be created and passes [`verify`], or the errors of all of them.
-pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, String> {
-    let mut errors = Vec::new();
-    for directory in candidates {
-        match create(directory).map_err(|error| error.to_string()).and_then(|()| verify(directory)) {
-            Ok(()) => return Ok(directory.clone()),
-            Err(error) => errors.push(format!("{}: {error}", directory.display())),
+/// An error: a directory is not private to this user.
+#[derive(Debug)]
+pub enum NotPrivate {
+    /// It cannot be created or inspected.
+    Io(io::Error),
+    /// It is a file or a symbolic link.
+    NotADirectory,
+    /// It belongs to another user.
+    OtherOwner {
+        /// The id of that user.
+        uid: u32,
+    },
+    /// Others have access.
+    OpenToOthers {
+        /// The directory.
+        directory: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+impl fmt::Display for NotPrivate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotPrivate::Io(error) => error.fmt(f),
+            NotPrivate::NotADirectory => f.write_str("it is not a directory"),
+            NotPrivate::OtherOwner { uid } => write!(f, "it belongs to another user ({uid})"),
+            NotPrivate::OpenToOthers { directory, mode } => {
+                let directory = directory.display();
+                write!(f, "others may look into it (mode {mode:03o}); `chmod 700 {directory}` closes it")
+            }
         }
     }
-    Err(errors.join("; "))
+}
+
+impl std::error::Error for NotPrivate {}
+
+/// An error: no candidate can be used. Each candidate has its reason.
+#[derive(Debug)]
+pub struct NoneUsable(pub Vec<(PathBuf, NotPrivate)>);
+
+impl fmt::Display for NoneUsable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (directory, why)) in self.0.iter().enumerate() {
+            let separator = if number == 0 { "" } else { "; " };
+            write!(f, "{separator}{}: {why}", directory.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NoneUsable {}
+
+/// Returns the first candidate that exists or can be created and passes [`verify`], or the errors of all of them.
+pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, NoneUsable> {
+    let mut errors = Vec::new();
+    for directory in candidates {
+        match create(directory).map_err(NotPrivate::Io).and_then(|()| verify(directory)) {
+            Ok(()) => return Ok(directory.clone()),
+            Err(error) => errors.push((directory.clone(), error)),
+        }
+    }
+    Err(NoneUsable(errors))
 }
 
 /// Checks that a directory is private to this user. Returns the reason if it is not.
-pub fn verify(directory: &Path) -> Result<(), String> {
-    let metadata = std::fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
+pub fn verify(directory: &Path) -> Result<(), NotPrivate> {
+    let metadata = std::fs::symlink_metadata(directory).map_err(NotPrivate::Io)?;
     let uid = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() {
-        Err("it is not a directory".to_owned())
+        Err(NotPrivate::NotADirectory)
     } else if metadata.uid() != uid {
-        Err(format!("it belongs to another user ({})", metadata.uid()))
+        Err(NotPrivate::OtherOwner { uid: metadata.uid() })
     } else if metadata.mode() & 0o077 != 0 {
-        Err(format!(
-            "others may look into it (mode {:03o}); `chmod 700 {}` closes it",
-            metadata.mode() & 0o777,
-            directory.display()
-        ))
+        Err(NotPrivate::OpenToOthers { directory: directory.to_owned(), mode: metadata.mode() & 0o777 })
     } else {
         Ok(())
     }
@@ -115,7 +165,7 @@ mod tests {
     fn directory_is_created_for_its_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("mendline");
-        assert_eq!(first_usable(std::slice::from_ref(&directory)), Ok(directory.clone()));
+        assert_eq!(first_usable(std::slice::from_ref(&directory)).unwrap(), directory);
         assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
     }
 
@@ -125,9 +175,11 @@ mod tests {
         let (open, good) = (folder.path().join("open"), folder.path().join("good"));
         std::fs::create_dir(&open).unwrap();
         set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(first_usable(&[open.clone(), good.clone()]), Ok(good));
-        let error = first_usable(&[open]).unwrap_err();
-        assert!(error.contains("mode 755") && error.contains("chmod 700"), "{error}");
+        assert_eq!(first_usable(&[open.clone(), good.clone()]).unwrap(), good);
+        let error = first_usable(&[open.clone(), open.clone()]).unwrap_err();
+        let open = open.display();
+        let each = format!("{open}: others may look into it (mode 755); `chmod 700 {open}` closes it");
+        assert_eq!(error.to_string(), format!("{each}; {each}"));
     }
 
     #[test]
@@ -136,7 +188,7 @@ mod tests {
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         first_usable(std::slice::from_ref(&real)).unwrap();
         symlink(&real, &link).unwrap();
-        assert!(first_usable(&[link]).unwrap_err().contains("not a directory"));
+        assert!(first_usable(&[link]).unwrap_err().to_string().ends_with("link: it is not a directory"));
     }
 
     #[test]
@@ -146,9 +198,9 @@ mod tests {
             let directory = folder.path().join("theirs");
             first_usable(std::slice::from_ref(&directory)).unwrap();
             std::os::unix::fs::chown(&directory, Some(12345), None).unwrap();
-            assert!(verify(&directory).unwrap_err().contains("another user (12345)"));
+            assert!(matches!(verify(&directory), Err(NotPrivate::OtherOwner { uid: 12345 })));
         } else {
-            assert!(verify(Path::new("/")).unwrap_err().contains("another user (0)"));
+            assert!(matches!(verify(Path::new("/")), Err(NotPrivate::OtherOwner { uid: 0 })));
         }
     }
 }

@@ -7,6 +7,7 @@
 //! The socket gets its final name only when it listens. So a socket that refuses connections belongs to a process that
 //! has ended, and may be removed.
 
+use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 
 use super::message::{Command, Level, REQUEST_BYTES, Request, Response};
 use super::registry::{SUFFIX, StreamItem, TEMPORARY_SUFFIX, address};
-use super::runtime_dir;
+use super::runtime_dir::{self, NoneUsable};
 use super::store::{SharedStatus, lock};
 
 /// The limit of open connections.
@@ -63,19 +64,45 @@ impl Drop for SocketGuard {
     }
 }
 
+/// An error: the control socket cannot be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is no directory for it.
+    Directory(NoneUsable),
+    /// The system refuses it.
+    Io {
+        /// The path of the socket.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Directory(why) => why.fmt(f),
+            OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
 impl Socket {
     /// Opens a socket in the first usable candidate directory. Its file name contains the name of the server. Must be
     /// called inside a tokio runtime.
-    pub fn open(candidates: &[PathBuf], name: &str) -> Result<Socket, String> {
-        let directory = runtime_dir::first_usable(candidates)?;
+    pub fn open(candidates: &[PathBuf], name: &str) -> Result<Socket, OpenError> {
+        let directory = runtime_dir::first_usable(candidates).map_err(OpenError::Directory)?;
         let pid = std::process::id();
-        let plain =
-            |character: char| if character.is_ascii_alphanumeric() || character == '_' { character } else { '-' };
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | ':');
+        let plain = |character: char| if is_plain(character) { character } else { '-' };
         let name: String = name.chars().take(NAME_LENGTH).map(plain).collect();
         let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
-        let listener = listen(&directory.join(format!("{pid}{TEMPORARY_SUFFIX}")), &path)
-            .map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Socket { listener, path })
+        match listen(&directory.join(format!("{pid}{TEMPORARY_SUFFIX}")), &path) {
+            Ok(listener) => Ok(Socket { listener, path }),
+            Err(error) => Err(OpenError::Io { path, error }),
+        }
     }
 
     /// Returns its path.

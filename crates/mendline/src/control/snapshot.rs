@@ -38,6 +38,26 @@ pub struct ProcessInfo {
     pub configuration: Option<String>,
     /// The client, once it has named itself in `initialize`.
     pub client: Option<ClientInfo>,
+    /// The process that started it: the client, or its launcher.
+    pub parent: Option<ParentInfo>,
+}
+
+impl ProcessInfo {
+    /// Returns the name of the client: as it named itself, else that of the parent process.
+    pub fn client_name(&self) -> Option<&str> {
+        let client = self.client.as_ref().map(|client| client.name.as_str()).filter(|name| !name.is_empty());
+        client.or(self.parent.as_ref().map(|parent| parent.name.as_str()))
+    }
+}
+
+/// A parent process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParentInfo {
+    /// Its process id.
+    pub pid: u32,
+    /// The name of its program, or of the script that it runs.
+    pub name: String,
 }
 
 /// The `clientInfo` of the handshake.
@@ -102,6 +122,9 @@ pub struct State {
     pub for_ms: u64,
     /// The reason, if it is not healthy.
     pub why: Option<String>,
+    /// The stable name of that reason: `command_not_found`, `connection_refused`.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// The number of the current or next attempt to connect, counted from the loss.
     pub attempt: Option<u32>,
     /// The number of attempts after which it is parked, if there is a limit.

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
 use super::message::{EventRecord, Level};
+use super::parent::parent;
 use super::registry::StreamItem;
 use super::snapshot::{ClientInfo, ProcessInfo, Snapshot, StateKind, VERSION};
 use crate::driver::{At, Observer};
@@ -54,6 +55,7 @@ impl StatusStore {
             started_at: unix_ms(),
             configuration,
             client: None,
+            parent: parent(),
         };
         let now = clock();
         let servers = upstreams.iter().map(|upstream| Entry::new(upstream, now)).collect();
@@ -77,9 +79,17 @@ impl StatusStore {
         Snapshot {
             version: VERSION,
             taken_at: unix_ms(),
-            process: self.process.clone(),
+            process: self.process(),
             servers: self.servers.iter().map(|entry| entry.snapshot(now, &self.redactor)).collect(),
         }
+    }
+
+    fn process(&self) -> ProcessInfo {
+        let mut process = self.process.clone();
+        if let Some(parent) = &mut process.parent {
+            parent.name = shown(&parent.name, &self.redactor);
+        }
+        process
     }
 
     /// Returns the servers of this name, or all.
@@ -217,12 +227,12 @@ pub(super) fn lock(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
 #[cfg(test)]
 mod tests {
     use mendline_core::event::Over;
-    use mendline_core::reason::Reason;
+    use mendline_core::reason::{Reason, RefusalReason};
     use mendline_core::{ClientId, LinkId, LinkState, Moment};
     use mendline_wire::Method;
 
     use super::*;
-    use crate::control::snapshot::Server;
+    use crate::control::snapshot::{BreakerState, Server};
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
 
@@ -317,5 +327,24 @@ mod tests {
         assert_eq!(lock(&store).followers.len(), 1, "a follower without events is removed later");
         let _next = lock(&store).follow(Level::Debug);
         assert_eq!(lock(&store).followers.len(), 1, "it is removed with the next follower");
+    }
+
+    #[test]
+    fn t04_breaker_whose_time_is_over_is_half_open() {
+        let store = store();
+        let mut observer = StatusObserver::new(Arc::clone(&store));
+        let opened = |tool: Option<&str>, open_for| Event::BreakerOpened {
+            upstream: UPSTREAM,
+            tool: tool.map(str::to_owned),
+            open_for,
+            why: RefusalReason::Overloaded,
+        };
+        emit(&mut observer, &opened(None, Duration::from_secs(3_600)));
+        assert_eq!(seen(&store).breaker.state, BreakerState::Open);
+        emit(&mut observer, &opened(None, Duration::ZERO));
+        emit(&mut observer, &opened(Some("create_note"), Duration::ZERO));
+        let breaker = seen(&store).breaker;
+        assert_eq!((breaker.state, breaker.tools[0].state), (BreakerState::HalfOpen, BreakerState::HalfOpen));
+        assert_eq!(breaker.words(), "half open");
     }
 }

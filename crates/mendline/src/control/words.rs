@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     fn state(kind: StateKind) -> State {
-        State { kind, for_ms: 7_200_000, why: None, attempt: None, attempts: None, next_in_ms: None }
+        State { kind, for_ms: 7_200_000, why: None, reason: None, attempt: None, attempts: None, next_in_ms: None }
     }
 
     #[test]

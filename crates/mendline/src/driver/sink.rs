@@ -28,6 +28,10 @@ const WRITES_PER_ITERATION: usize = 16;
 /// The limit of slices per write. A message with two edits has five segments and a line end.
 const SLICES: usize = 16;
 
+/// The size from which a slice is written alone: a pipe hardly accepts more in one write. Tokio takes a short write of
+/// one slice as a sign that the pipe is full, and saves the next, futile system call; it does not for several slices.
+const ALONE_FROM: usize = 64 * 1024;
+
 /// One outgoing byte stream.
 pub(super) struct Sink<W> {
     writer: Option<W>,
@@ -242,7 +246,10 @@ fn poll_pieces<W: AsyncWrite + Unpin>(
             break;
         }
     }
-    Pin::new(writer).poll_write_vectored(cx, &slices[..filled])
+    match &slices[..filled] {
+        [first, ..] if first.len() >= ALONE_FROM => Pin::new(writer).poll_write(cx, first),
+        several => Pin::new(writer).poll_write_vectored(cx, several),
+    }
 }
 
 #[cfg(test)]
@@ -316,6 +323,46 @@ mod tests {
                 assert!(sink.writer().unwrap().taken == expected, "step {step}, vectored {vectored}");
             }
         }
+    }
+
+    #[test]
+    fn p03_rest_of_large_message_is_written_as_single_slice() {
+        struct Recorded(Vec<(bool, usize)>);
+
+        impl AsyncWrite for Recorded {
+            fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+                self.0.push((false, bytes.len()));
+                Poll::Ready(Ok(bytes.len().min(WRITE_BYTES)))
+            }
+
+            fn poll_write_vectored(
+                mut self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+                slices: &[IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let total = slices.iter().map(|slice| slice.len()).sum();
+                self.0.push((true, total));
+                Poll::Ready(Ok(total.min(WRITE_BYTES)))
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+
+            fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+                Poll::Ready(Ok(()))
+            }
+        }
+
+        let mut sink = Sink::new(Recorded(Vec::new()));
+        let small = Spliced::whole(Bytes::from_static(b"{}"));
+        let mut waiting = [small, Spliced::whole(Bytes::from(vec![b'x'; 3 * WRITE_BYTES]))].into_iter();
+        sink.poll_write(&mut Context::from_waker(Waker::noop()), || waiting.next()).unwrap();
+        let rest = 2 * WRITE_BYTES + 3;
+        assert_eq!(
+            sink.writer().unwrap().0,
+            [(true, 3 * WRITE_BYTES + 4), (false, rest), (false, rest - WRITE_BYTES), (true, 4)]
+        );
     }
 
     #[test]

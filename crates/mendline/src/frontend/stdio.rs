@@ -8,6 +8,9 @@
 //! - sockets (Node gives its children socket pairs) cannot be opened again, but accept a flag per call not to block;
 //! - regular files and `/dev/null` never block and are read and written directly.
 //!
+//! One property of a pipe is changed: its capacity is raised when the client gets its first message that exceeds it. A
+//! large result then takes a few writes instead of dozens; no program can observe it otherwise.
+//!
 //! End of file, errors and a closed reader are passed on; the driver reports them to the engine.
 
 use std::io::{self, IoSlice};
@@ -26,6 +29,10 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use crate::raw;
 
 const SCRATCH: usize = 64 * 1024;
+
+/// The capacity of a client's pipe after its first large message. The kernel limits the sum over all pipes of a user,
+/// so it is not the most that is possible.
+const LARGE_PIPE: usize = 256 * 1024;
 
 /// Opens stdin and stdout. Must be called inside a tokio runtime.
 pub fn open() -> io::Result<(Input, Output)> {
@@ -102,7 +109,7 @@ impl AsyncRead for Input {
 pub struct Output(Writing);
 
 enum Writing {
-    Pipe(Sender),
+    Pipe { pipe: Sender, is_large: bool },
     Socket(AsyncFd<OwnedFd>),
     Plain(OwnedFd),
 }
@@ -113,7 +120,7 @@ impl Output {
         let own = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
         let writing = match kind(&own)? {
             Kind::Blocking => match reopen(&own, OFlags::WRONLY).and_then(Sender::from_owned_fd_unchecked) {
-                Ok(pipe) => Writing::Pipe(pipe),
+                Ok(pipe) => Writing::Pipe { pipe, is_large: false },
                 Err(error) if refused_by_epoll(&error) => Writing::Plain(own),
                 Err(error) => return Err(error),
             },
@@ -127,7 +134,7 @@ impl Output {
 impl AsyncWrite for Output {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.0 {
-            Writing::Pipe(pipe) => Pin::new(pipe).poll_write(cx, bytes),
+            Writing::Pipe { pipe, .. } => Pin::new(pipe).poll_write(cx, bytes),
             _ => self.poll_write_vectored(cx, &[IoSlice::new(bytes)]),
         }
     }
@@ -138,7 +145,11 @@ impl AsyncWrite for Output {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match &mut self.0 {
-            Writing::Pipe(pipe) => Pin::new(pipe).poll_write_vectored(cx, slices),
+            Writing::Pipe { pipe, is_large } => {
+                let written = ready!(Pin::new(&mut *pipe).poll_write_vectored(cx, slices))?;
+                enlarge(pipe, is_large, written, total(slices));
+                Poll::Ready(Ok(written))
+            }
             Writing::Socket(socket) => loop {
                 let mut ready = ready!(socket.poll_write_ready(cx))?;
                 let attempt = ready.try_io(|socket| {
@@ -147,7 +158,13 @@ impl AsyncWrite for Output {
                 });
                 match attempt {
                     Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Ok(result) => return Poll::Ready(result),
+                    Ok(result) => {
+                        // A short write means that the socket is full, which saves another call.
+                        if result.as_ref().is_ok_and(|count| *count < total(slices)) {
+                            ready.clear_ready();
+                        }
+                        return Poll::Ready(result);
+                    }
                     Err(_would_block) => {}
                 }
             },
@@ -165,7 +182,7 @@ impl AsyncWrite for Output {
     /// Nothing is buffered, so there is nothing to flush. The flush reports whether the client has closed its end.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let is_abandoned = match &self.0 {
-            Writing::Pipe(pipe) => is_abandoned(pipe.as_fd()),
+            Writing::Pipe { pipe, .. } => is_abandoned(pipe.as_fd()),
             Writing::Socket(socket) => is_abandoned(socket.get_ref().as_fd()),
             Writing::Plain(_) => false,
         };
@@ -174,6 +191,24 @@ impl AsyncWrite for Output {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+fn total(slices: &[IoSlice<'_>]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
+
+/// Raises the capacity of a pipe once, if a write shows that it is smaller than a message. If the kernel refuses, the
+/// pipe stays as it is. The pipe must still count as writable: some kernels do not report the room that this makes, so
+/// the next write must be tried at once. After a short write of several slices that is so, after one of a single slice
+/// it is not.
+fn enlarge(pipe: &Sender, is_large: &mut bool, written: usize, length: usize) {
+    if *is_large || written == length || length < SCRATCH {
+        return;
+    }
+    *is_large = true;
+    if rustix::pipe::fcntl_getpipe_size(pipe).is_ok_and(|size| size < LARGE_PIPE) {
+        let _ = rustix::pipe::fcntl_setpipe_size(pipe, LARGE_PIPE);
     }
 }
 
@@ -226,4 +261,63 @@ fn refused_by_epoll(error: &io::Error) -> bool {
 
 fn scratch() -> Box<[u8]> {
     vec![0; SCRATCH].into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    fn capacity(output: &Output) -> usize {
+        let Writing::Pipe { pipe, .. } = &output.0 else { panic!("stdout is a pipe here") };
+        rustix::pipe::fcntl_getpipe_size(pipe).unwrap()
+    }
+
+    #[tokio::test]
+    async fn p03_first_large_message_enlarges_pipe_of_client() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut output = Output::open(writer.as_fd()).unwrap();
+        let before = capacity(&output);
+        output.write_all(b"small\n").await.unwrap();
+        assert_eq!(capacity(&output), before);
+
+        let large = vec![b'x'; LARGE_PIPE - 4096];
+        let slices = [IoSlice::new(b"{"), IoSlice::new(&large)];
+        let mut written = output.write_vectored(&slices).await.unwrap();
+        assert_eq!(capacity(&output), LARGE_PIPE);
+        // The pipe now holds all of it, although nothing was read.
+        while written < 1 + large.len() {
+            written += output.write(&large[written - 1..]).await.unwrap();
+        }
+        drop(reader);
+    }
+
+    #[tokio::test]
+    async fn full_pipe_accepts_more_after_it_is_read() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut output = Output::open(writer.as_fd()).unwrap();
+        drop(writer);
+        let large = vec![b'x'; 4 * LARGE_PIPE];
+        let write = async {
+            let mut written = output.write_vectored(&[IoSlice::new(b"{"), IoSlice::new(&large)]).await.unwrap() - 1;
+            while written < large.len() {
+                written += output.write(&large[written..]).await.unwrap();
+            }
+            drop(output);
+        };
+        let read = tokio::task::spawn_blocking(move || {
+            let (mut total, mut buffer) = (0, vec![0; SCRATCH]);
+            // At most as many reads as there are bytes.
+            for _ in 0..=4 * LARGE_PIPE {
+                match rustix::io::read(&reader, &mut buffer).unwrap() {
+                    0 => break,
+                    count => total += count,
+                }
+            }
+            total
+        });
+        let (read, ()) = tokio::join!(read, write);
+        assert_eq!(read.unwrap(), 1 + 4 * LARGE_PIPE);
+    }
 }

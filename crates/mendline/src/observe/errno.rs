@@ -49,7 +49,36 @@ const ERRORS: &[SystemError] = &[
     error("EIO", Errno::IO, "input/output error"),
 ];
 
+/// The words of Mendline for system errors, where they do not contain the system's message.
+const OUR_WORDS: &[(&str, &[&str])] = &[
+    ("ECONNRESET", &["connection was reset"]),
+    ("ENOENT", &["was not found; is it installed", "was not started: its directory"]),
+    ("EACCES", &["may not be run; is it a program"]),
+    ("ENOEXEC", &["is no program for this machine"]),
+    ("EHOSTUNREACH", &["there is no route to"]),
+    (
+        "ETIMEDOUT",
+        &[
+            "did not answer within",
+            "no answer after",
+            "handshake within",
+            "handshake in time",
+            "made no tunnel within",
+            "could not be looked up within",
+        ],
+    ),
+];
+
 impl SystemError {
+    /// Returns whether a text mentions the error, in the words of the system, of a programming language or of Mendline.
+    pub fn is_in(self, text: &str) -> bool {
+        let lower = text.to_ascii_lowercase();
+        let ours = OUR_WORDS.iter().filter(|(name, _)| *name == self.name).flat_map(|(_, words)| *words);
+        SystemError::find_in(text) == Some(self)
+            || has_word(&text.to_ascii_uppercase(), self.name)
+            || ours.into_iter().any(|words| lower.contains(words))
+    }
+
     /// Returns the error of this name.
     pub fn named(name: &str) -> Option<SystemError> {
         ERRORS.iter().find(|error| error.name.eq_ignore_ascii_case(name)).copied()
@@ -112,6 +141,17 @@ mod tests {
         assert_eq!(SystemError::find_in("all is well, PIPELINE 32"), None);
         assert_eq!(SystemError::find_in("os error 99999"), None);
         assert_eq!(SystemError::named("etimedout").unwrap().number, Errno::TIMEDOUT.raw_os_error());
+    }
+
+    #[test]
+    fn system_error_is_found_in_words_of_mendline() {
+        let missing = SystemError::named("ENOENT").unwrap();
+        assert!(missing.is_in("`x` was not found; is it installed and on PATH?") && missing.is_in("errno 2"));
+        assert!(!missing.is_in("the tool was not found") && !missing.is_in("timed out"));
+        assert!(SystemError::named("ETIMEDOUT").unwrap().is_in("x:80 did not answer within 5 s"));
+        for (name, _) in OUR_WORDS {
+            assert!(SystemError::named(name).is_some(), "{name}");
+        }
     }
 
     #[test]

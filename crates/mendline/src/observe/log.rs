@@ -3,6 +3,7 @@
 //! The log passes everything to two outputs with separate levels: stderr (`stderr`), which a client may show or never
 //! read, and [`files`](super::files) for later. A slow output delays neither the other one nor a call.
 
+use std::fmt;
 use std::str::FromStr;
 
 use mendline_core::{Event, Level, UpstreamId};
@@ -38,17 +39,29 @@ impl LogLevel {
     }
 }
 
-impl FromStr for LogLevel {
-    type Err = String;
+/// An error: a text is not the name of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownLogLevel;
 
-    fn from_str(text: &str) -> Result<LogLevel, String> {
+impl fmt::Display for UnknownLogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a log level; use one of {}", LogLevel::NAMES.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownLogLevel {}
+
+impl FromStr for LogLevel {
+    type Err = UnknownLogLevel;
+
+    fn from_str(text: &str) -> Result<LogLevel, UnknownLogLevel> {
         match text.to_ascii_lowercase().as_str() {
             "off" => Ok(LogLevel::Off),
             "error" => Ok(LogLevel::Error),
             "warn" => Ok(LogLevel::Warn),
             "info" => Ok(LogLevel::Info),
             "debug" => Ok(LogLevel::Debug),
-            _ => Err(format!("not a log level; use one of {}", LogLevel::NAMES.join(", "))),
+            _ => Err(UnknownLogLevel),
         }
     }
 }

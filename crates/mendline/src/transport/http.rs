@@ -25,6 +25,7 @@ mod connection;
 mod dial;
 mod dials;
 mod exchange;
+mod fatal_idle;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keepalive;
@@ -33,6 +34,7 @@ mod pool;
 pub mod probe;
 mod proxy;
 mod ready;
+mod recent_use;
 mod redirect;
 mod request;
 mod response;
@@ -45,12 +47,14 @@ use mendline_core::reason::{CutReason, RefusalReason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::Version;
 use http::response::Parts;
 use mendline_core::port::{Content, ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
 use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
+use tokio::time::Instant;
 
 pub use certificate::Certificate;
 pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
@@ -62,6 +66,7 @@ pub use tls::{NoCertificates, TlsOptions};
 use body::{Read, Reader};
 use budget::Budget;
 use connect::{connect, first_hop};
+use connection::Freshness;
 use dials::{Dialing, Dials};
 use exchange::{Assignment, Exchange, Stage, Step};
 use origin::Location;
@@ -73,6 +78,10 @@ use transfer::{Failure, ResponseBody};
 
 /// The most polls before the driver gets control again.
 const POLLS_PER_ITERATION: usize = 64;
+
+/// The time after a request within which its connection ends if the request has met the close of an idle connection:
+/// the close was under way already. A later end has another cause.
+const CROSSING: Duration = Duration::from_secs(1);
 
 /// All exchanges with one upstream.
 pub struct Http<D: Dial = TcpDial> {
@@ -262,13 +271,20 @@ impl<D: Dial> Http<D> {
 
     /// Assigns connections to waiting exchanges, and dials as many new connections as are needed.
     fn assign(&mut self) {
-        for _ in 0..self.waiting.len() {
-            if let Some(id) = self.waiting.pop_front()
-                && !self.assign_one(id)
-            {
-                self.waiting.push_back(id);
+        // If there is no connection for one exchange, there is none for others that require the same, and if any
+        // connection would do, there is none at all. So many exchanges that wait for dials cost little.
+        let mut unassigned = Vec::new();
+        let mut exhausted: Option<Freshness> = None;
+        while exhausted != Some(Freshness::By(Reuse::Any))
+            && let Some(id) = self.waiting.pop_front()
+        {
+            let Some(freshness) = self.exchanges.get(&id).map(|exchange| exchange.freshness()) else { continue };
+            if exhausted == Some(freshness) || !self.assign_one(id, freshness) {
+                exhausted = Some(freshness);
+                unassigned.push(id);
             }
         }
+        unassigned.into_iter().rev().for_each(|id| self.waiting.push_front(id));
         // If one connection can carry all exchanges, or might, one dial is enough.
         let shared = match self.version {
             Some(version) => version == Version::HTTP_2,
@@ -286,10 +302,7 @@ impl<D: Dial> Http<D> {
     }
 
     /// Returns whether the exchange no longer waits.
-    fn assign_one(&mut self, id: ExchangeId) -> bool {
-        let Some(freshness) = self.exchanges.get(&id).map(|exchange| exchange.freshness()) else {
-            return true;
-        };
+    fn assign_one(&mut self, id: ExchangeId, freshness: Freshness) -> bool {
         while let Some(connection) = self.pool.choose(freshness) {
             if self.send(id, connection) {
                 return true;
@@ -304,6 +317,8 @@ impl<D: Dial> Http<D> {
             return true;
         };
         let reused = chosen.is_used();
+        let now = Instant::now();
+        exchange.sent_after_idle = chosen.idle_time(now).map(|idle| (now, idle));
         let head = match self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version()) {
             Ok(head) => head,
             Err(why) => {
@@ -423,6 +438,9 @@ impl<D: Dial> Http<D> {
 
     /// Handles the head of a response.
     fn answered(&mut self, id: ExchangeId, assignment: Assignment, parts: &Parts, body: ResponseBody) {
+        if let Some((_, idle)) = self.exchanges.get(&id).and_then(|exchange| exchange.sent_after_idle) {
+            self.pool.note_answered(idle);
+        }
         if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
             drop(body);
             self.exchanges.remove(&id);
@@ -498,12 +516,20 @@ impl<D: Dial> Http<D> {
             return;
         };
         self.needs_assignment = true;
+        let cut = matches!(how, ExchangeEnd::Cut(_));
         let assignment = match std::mem::replace(&mut exchange.stage, Stage::Waiting) {
             Stage::Waiting => return,
-            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => assignment,
+            Stage::Reading { assignment, .. } => assignment,
+            Stage::Sent { assignment, .. } => {
+                if let Some((sent, idle)) = exchange.sent_after_idle.filter(|_| cut)
+                    && sent.elapsed() < CROSSING
+                {
+                    self.pool.note_lost(idle);
+                }
+                assignment
+            }
         };
         let written = self.abandon(&assignment);
-        let cut = matches!(how, ExchangeEnd::Cut(_));
         if cut && written == Written::Nothing && assignment.reused && !exchange.is_second_try {
             exchange.is_second_try = true;
             self.waiting.push_front(id);
@@ -527,12 +553,7 @@ impl<D: Dial> Http<D> {
     }
 
     /// Removes a completed exchange from its connection, which stays open unless part of the request is unsent.
-    fn finish(
-        &mut self,
-        assignment: &Assignment,
-        idle_limit: Option<std::time::Duration>,
-        body: ResponseBody,
-    ) -> Written {
+    fn finish(&mut self, assignment: &Assignment, idle_limit: Option<Duration>, body: ResponseBody) -> Written {
         if !assignment.is_request_written() {
             drop(body);
             return self.abandon(assignment);

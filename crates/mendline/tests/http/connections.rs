@@ -110,33 +110,150 @@ async fn unfinished_body_of_202_costs_only_connection() {
     assert!(stage.during(server.is_closed()).await);
 }
 
-#[tokio::test(start_paused = true)]
-async fn pool_grows_with_exchanges_and_keeps_sixty_four() {
-    let (dial, mut servers) = memory_dialer();
-    let mut stage = Stage::new(target("http://x.test/"), dial);
-    for _ in 0..70 {
+/// Makes so many exchanges at the same time, each on a connection of its own, and returns the connections.
+async fn burst(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, count: usize, answer: &str) -> Vec<Server> {
+    for _ in 0..count {
         stage.begin(post(PING));
     }
     let serve = async {
         let mut all = Vec::new();
-        for _ in 0..70 {
+        for _ in 0..count {
             all.push(servers.next().await);
         }
         for server in &mut all {
-            server.answer(json(PONG)).await;
+            server.answer(answer).await;
         }
         all
     };
-    let (facts, mut all) = tokio::join!(stage.facts(70), serve);
-    assert_eq!(facts.iter().filter(|fact| fact.ends_with("end Complete Whole")).count(), 70);
-    let start = Instant::now();
+    let (facts, all) = tokio::join!(stage.facts(count), serve);
+    assert_eq!(facts.iter().filter(|fact| fact.ends_with("end Complete Whole")).count(), count);
+    all
+}
+
+async fn count_open(stage: &mut Stage<MemoryDialer>, servers: &mut [Server]) -> usize {
     let mut open = 0;
-    for server in &mut all {
-        let closed = stage.during(tokio::time::timeout(Duration::from_millis(1), server.is_closed())).await;
+    for server in servers {
+        let closed = stage.during(tokio::time::timeout(Duration::from_micros(1), server.is_closed())).await;
         open += usize::from(closed.is_err());
     }
-    assert!(start.elapsed() < Duration::from_secs(1));
-    assert_eq!(open, 64);
+    open
+}
+
+fn keep_alive(seconds: u32) -> String {
+    json(PONG).replace("\r\n\r\n", &format!("\r\nKeep-Alive: timeout={seconds}\r\n\r\n"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn p01_pool_keeps_as_many_connections_as_were_in_use() {
+    let (dial, mut servers) = memory_dialer();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    // Not only at the start of the process.
+    stage.during(sleep(Duration::from_secs(60))).await;
+    let mut all = burst(&mut stage, &mut servers, 200, &json(PONG)).await;
+    assert_eq!(count_open(&mut stage, &mut all).await, 200);
+    for _ in 0..200 {
+        stage.begin(post(PING));
+    }
+    let serve = async {
+        for server in &mut all {
+            server.answer(json(PONG)).await;
+        }
+    };
+    let (facts, ()) = tokio::join!(stage.facts(200), serve);
+    assert_eq!(facts.iter().filter(|fact| fact.ends_with("end Complete Whole")).count(), 200);
+    assert_eq!(servers.unseen(), 0, "nothing was dialed again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn p01_pool_keeps_sixty_four_after_a_past_burst() {
+    let (dial, mut servers) = memory_dialer();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    let mut all = burst(&mut stage, &mut servers, 200, &keep_alive(60)).await;
+    stage.during(sleep(Duration::from_secs(4))).await;
+    assert_eq!(count_open(&mut stage, &mut all).await, 200);
+    stage.during(sleep(Duration::from_secs(7))).await;
+    assert_eq!(count_open(&mut stage, &mut all).await, 64, "the burst is long over");
+    stage.during(sleep(Duration::from_secs(49))).await;
+    assert_eq!(count_open(&mut stage, &mut all).await, 0, "the idle limit has passed");
+}
+
+/// Serves the next connection once.
+async fn serve_once(servers: &mut Servers) -> Server {
+    let mut server = servers.next().await;
+    server.answer(json(PONG)).await;
+    server
+}
+
+/// Performs one exchange on a new connection.
+async fn on_a_new_one(stage: &mut Stage<MemoryDialer>, servers: &mut Servers, reuse: Reuse) -> Server {
+    stage.begin_with(post(PING), reuse);
+    let (facts, server) = tokio::join!(stage.facts(1), serve_once(servers));
+    assert!(facts.last().unwrap().ends_with("end Complete Whole"), "{facts:?}");
+    server
+}
+
+#[tokio::test(start_paused = true)]
+async fn r24_unsafe_call_after_a_loss_avoids_connections_as_idle() {
+    let (mut stage, mut servers, mut lost) = first(&json(PONG)).await;
+    stage.during(sleep(Duration::from_millis(500))).await;
+    // The server closes the connection when it gets an unsafe call.
+    stage.begin_with(post(PING), Reuse::Fresh);
+    let (facts, _) = tokio::join!(stage.facts(1), async move { lost.request().await });
+    assert!(facts.last().unwrap().contains("Cut"), "{facts:?}");
+
+    let mut old = on_a_new_one(&mut stage, &mut servers, Reuse::Fresh).await;
+    stage.during(sleep(Duration::from_millis(260))).await;
+    let mut new = on_a_new_one(&mut stage, &mut servers, Reuse::Fresh).await;
+    stage.during(sleep(Duration::from_millis(240))).await;
+    again(&mut stage, &mut new, Reuse::Fresh).await;
+    assert_eq!(servers.unseen(), 0, "it was idle for less than half of the fatal time");
+    // A repeatable call may take any connection.
+    drop(new);
+    stage.during(sleep(Duration::from_millis(500))).await;
+    again(&mut stage, &mut old, Reuse::Any).await;
+    assert_eq!(servers.unseen(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r24_end_of_a_running_call_is_no_fatal_time() {
+    let (mut stage, mut servers, mut server) = first(&json(PONG)).await;
+    stage.during(sleep(Duration::from_millis(300))).await;
+    stage.begin_with(post(PING), Reuse::Fresh);
+    let crash = async move {
+        server.request().await;
+        sleep(Duration::from_secs(2)).await;
+    };
+    let (facts, ()) = tokio::join!(stage.facts(1), crash);
+    assert!(facts.last().unwrap().contains("Cut"), "{facts:?}");
+    let mut server = on_a_new_one(&mut stage, &mut servers, Reuse::Fresh).await;
+    stage.during(sleep(Duration::from_millis(900))).await;
+    again(&mut stage, &mut server, Reuse::Fresh).await;
+    assert_eq!(servers.unseen(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r24_close_of_idle_connection_shows_the_fatal_time() {
+    let (mut stage, mut servers, server) = first(&json(PONG)).await;
+    stage.during(sleep(Duration::from_millis(500))).await;
+    drop(server);
+    stage.during(sleep(Duration::from_millis(1))).await;
+    let _old = on_a_new_one(&mut stage, &mut servers, Reuse::Fresh).await;
+    stage.during(sleep(Duration::from_millis(260))).await;
+    let mut new = on_a_new_one(&mut stage, &mut servers, Reuse::Fresh).await;
+    stage.during(sleep(Duration::from_millis(240))).await;
+    again(&mut stage, &mut new, Reuse::Fresh).await;
+    assert_eq!(servers.unseen(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r24_announced_close_is_no_fatal_time() {
+    let close = json(PONG).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    let (mut stage, mut servers, server) = first(&close).await;
+    drop(server);
+    let mut server = on_a_new_one(&mut stage, &mut servers, Reuse::Fresh).await;
+    stage.during(sleep(Duration::from_millis(900))).await;
+    again(&mut stage, &mut server, Reuse::Fresh).await;
+    assert_eq!(servers.unseen(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,14 @@
 //! The transport over loopback sockets.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use mendline::transport::http::{ProxyRules, TcpDial};
+use mendline_core::port::Reuse;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::Instant;
 
 use super::stage::{PING, PONG, Server, Stage, json, post, target};
 
@@ -125,4 +131,63 @@ async fn any_answering_address_of_name_is_used() {
     let (facts, request) = tokio::join!(stage.facts(1), async { accept(&listener).await.answer(json(PONG)).await });
     assert_eq!(facts.last().unwrap(), "end Complete Whole");
     assert!(request.contains(&format!("\r\nhost: localhost:{port}\r\n")), "{request}");
+}
+
+/// A server whose keep-alive ends in every pause of its client, and is seen by the client only with its next request.
+#[derive(Default)]
+struct ShortKeepAlive {
+    pauses: AtomicUsize,
+    /// Requests that met the end of a connection.
+    lost: AtomicUsize,
+}
+
+impl ShortKeepAlive {
+    async fn serve(&self, stream: TcpStream) {
+        let mut server = Server(stream);
+        let mut answered = None;
+        // The client closes the connection in the end; each round waits for a request.
+        for _ in 0..100 {
+            if !server.0.peek(&mut [0]).await.is_ok_and(|count| count > 0) {
+                return;
+            }
+            server.request().await;
+            let pauses = self.pauses.load(Ordering::SeqCst);
+            if answered.is_some_and(|before| before < pauses) {
+                self.lost.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            server.write(json(PONG)).await;
+            answered = Some(pauses);
+        }
+    }
+}
+
+#[tokio::test]
+async fn r24_only_first_unsafe_call_meets_short_keep_alive() {
+    let (listener, place) = listener().await;
+    let keep_alive = Arc::new(ShortKeepAlive::default());
+    let server = Arc::clone(&keep_alive);
+    tokio::spawn(async move {
+        for _ in 0..100 {
+            let (stream, _) = listener.accept().await.unwrap();
+            let server = Arc::clone(&server);
+            tokio::spawn(async move { server.serve(stream).await });
+        }
+    });
+    let mut stage = Stage::new(target(&format!("http://{place}/")), TcpDial);
+    let mut longest = Duration::from_millis(20);
+    let mut cut = 0;
+    for _ in 0..10 {
+        // No pause is shorter than the one before, however slow the machine is.
+        let start = Instant::now();
+        stage.during(tokio::time::sleep(longest)).await;
+        keep_alive.pauses.fetch_add(1, Ordering::SeqCst);
+        stage.begin_with(post(PING), Reuse::Fresh);
+        longest = longest.max(start.elapsed());
+        let facts = stage.facts(1).await;
+        cut += usize::from(!facts.last().unwrap().ends_with("end Complete Whole"));
+    }
+    assert_eq!(cut, keep_alive.lost.load(Ordering::SeqCst));
+    // On a machine so slow that a pause takes a second, no call meets it.
+    assert!(cut <= 1, "{cut} calls were lost");
 }

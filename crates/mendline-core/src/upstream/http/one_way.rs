@@ -23,6 +23,9 @@ pub(super) struct FreeSlots {
 }
 
 impl FreeSlots {
+    /// Room for calls only.
+    pub(super) const NONE: FreeSlots = FreeSlots { one_way: 0, cancellations: 0 };
+
     pub(super) fn has_room_for(self, out: &Out) -> bool {
         match out {
             Out::Call(_) | Out::Text(_, Method::Initialized) => true,

@@ -158,6 +158,7 @@ impl Entry {
             kind: self.kind,
             for_ms: millis(now.saturating_sub(self.since)),
             why: why.map(|why| shown(&why.to_string(), redactor)),
+            reason: why.map(|why| why.name().to_owned()),
             attempt: redial.map(|redial| redial.attempt),
             attempts: redial.and_then(|redial| redial.most),
             next_in_ms: redial.filter(|_| waits).map(|redial| remaining(redial.wait, self.dial_planned_at, now)),

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use mendline_core::{ClientId, Moment, Secret};
+use mendline_core::event::ToolName;
+use mendline_core::reason::{Reason, SpawnError};
+use mendline_core::{ClientId, LinkState, Moment, Secret};
 use mendline_wire::Method;
 use serde_json::Value;
 
@@ -58,6 +60,49 @@ fn events_stderr_and_messages_are_written_in_order() {
         lines(home.path(), SUFFIX).iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect();
     assert_eq!(texts, ["beware of ‹secret›", "listening", "resumed manually"]);
     drop(stderr);
+}
+
+/// Returns the lines that these events leave in a log of the default level.
+fn logged(events: &[Event]) -> Vec<Value> {
+    let home = tempfile::tempdir().unwrap();
+    let (mut files, stderr, _) = open(home.path(), LogLevel::Info, false);
+    for event in events {
+        files.on_event(event, At { moment: Moment::ZERO, unix_micros: now() });
+    }
+    drop(files);
+    drop(stderr);
+    lines(home.path(), SUFFIX)
+}
+
+#[test]
+fn t05_resumption_and_refused_retry_are_logged_with_their_tool() {
+    let tool = || Some(ToolName::new("list_directory"));
+    let resumed = Event::ResponseResumed { upstream: NOTES, call: 4, tool: tool(), resumption: 1, most: 10 };
+    let refused = Event::RetryRefused { upstream: NOTES, call: 5, tool: tool() };
+    let lines = logged(&[resumed, refused]);
+    let kinds: Vec<_> = lines.iter().map(|line| (line["kind"].as_str().unwrap(), line["call"].as_u64())).collect();
+    assert_eq!(kinds, [("response_resumed", Some(4)), ("retry_refused", Some(5))]);
+    for (line, number) in lines.iter().zip(["#4 ", "#5 "]) {
+        let text = line["text"].as_str().unwrap();
+        assert!(text.starts_with(number) && text.contains("list_directory"), "{text}");
+        assert_eq!(line["tool"], "list_directory");
+    }
+}
+
+#[test]
+fn t08_repeated_report_of_a_parked_server_is_not_logged() {
+    let parked = |repeated| Event::LinkStateChanged {
+        upstream: NOTES,
+        from: LinkState::Dialing,
+        to: LinkState::Parked,
+        why: Some(Reason::NoAnswer),
+        over: None,
+        repeated,
+    };
+    let failed = |repeated| Event::DialFailed { upstream: NOTES, why: SpawnError::NotConfigured, repeated };
+    let lines = logged(&[parked(false), failed(true), parked(true), failed(true), parked(true)]);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["level"], "error");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! first lookup by this process. A name that is private from the start is normal on an intranet and stays allowed.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
@@ -43,13 +44,38 @@ pub(super) fn is_literal(host: &str) -> bool {
     host.split('%').next().is_some_and(|address| address.parse::<IpAddr>().is_ok())
 }
 
+/// The reason why no address of a name may be dialed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotAdmitted {
+    /// No server has such an address; `what` says what it is.
+    Forbidden { host: String, address: IpAddr, what: &'static str },
+    /// The name led to a public address before.
+    BecamePrivate { host: String, address: IpAddr },
+}
+
+impl fmt::Display for NotAdmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotAdmitted::Forbidden { host, address, what } => write!(
+                f,
+                "the name {host} leads to {address}, {what}; nothing is sent there unless the URL holds the address itself"
+            ),
+            NotAdmitted::BecamePrivate { host, address } => write!(
+                f,
+                "the name {host} led to a public address before and now leads to {address}, which is private; nothing is \
+                 sent there (restart Mendline if the server has moved)"
+            ),
+        }
+    }
+}
+
 impl Names {
     const fn new() -> Names {
         Names(Mutex::new(BTreeMap::new()))
     }
 
     /// Returns the addresses of this name that may be dialed, or the reason why there are none.
-    pub(super) fn admit(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+    pub(super) fn admit(&self, host: &str, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, NotAdmitted> {
         let mut forbidden = None;
         addresses.retain(|address| match scope(address.ip()) {
             Scope::Forbidden(what) => {
@@ -59,9 +85,7 @@ impl Names {
             Scope::Public | Scope::Private => true,
         });
         if let (true, Some((address, what))) = (addresses.is_empty(), forbidden) {
-            return Err(format!(
-                "the name {host} leads to {address}, {what}; nothing is sent there unless the URL holds the address itself"
-            ));
+            return Err(NotAdmitted::Forbidden { host: host.to_owned(), address, what });
         }
         let is_private = |address: &SocketAddr| scope(address.ip()) == Scope::Private;
         let private = addresses.iter().find(|address| is_private(address)).map(SocketAddr::ip);
@@ -70,10 +94,7 @@ impl Names {
         {
             addresses.retain(|address| !is_private(address));
             if addresses.is_empty() {
-                return Err(format!(
-                    "the name {host} led to a public address before and now leads to {private}, which is private; nothing is \
-                     sent there (restart Mendline if the server has moved)"
-                ));
+                return Err(NotAdmitted::BecamePrivate { host: host.to_owned(), address: private });
             }
         }
         Ok(addresses)
@@ -159,7 +180,7 @@ mod tests {
         texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 443)).collect()
     }
 
-    fn admitted(names: &Names, host: &str, texts: &[&str]) -> Result<Vec<String>, String> {
+    fn admitted(names: &Names, host: &str, texts: &[&str]) -> Result<Vec<String>, NotAdmitted> {
         let admitted = names.admit(host, at(texts))?;
         Ok(admitted.iter().map(|address| address.ip().to_string()).collect())
     }
@@ -183,7 +204,7 @@ mod tests {
             "64:ff9b::a9fe:a9fe",
             "2002:a9fe:a9fe::1",
         ] {
-            let why = admitted(&Names::new(), "a.test", &[address]).unwrap_err();
+            let why = admitted(&Names::new(), "a.test", &[address]).unwrap_err().to_string();
             assert!(
                 why.starts_with("the name a.test leads to ") && why.contains("nothing is sent"),
                 "{address}: {why}"
@@ -203,7 +224,7 @@ mod tests {
             assert_eq!(admitted(&names, "a.test", &["192.0.2.1"]).unwrap(), ["192.0.2.1"]);
             assert_eq!(admitted(&names, "a.test", &["2001:db8::1"]).unwrap(), ["2001:db8::1"], "another public one");
             for spelling in ["a.test", "A.Test", "a.test."] {
-                let why = admitted(&names, spelling, &[private]).unwrap_err();
+                let why = admitted(&names, spelling, &[private]).unwrap_err().to_string();
                 assert!(why.contains("led to a public address before and now leads to"), "{private}: {why}");
             }
             assert_eq!(admitted(&names, "a.test", &[private, "192.0.2.2"]).unwrap(), ["192.0.2.2"]);

@@ -34,8 +34,8 @@ const IDLE_HTTP1: Duration = Duration::from_secs(4);
 const IDLE_HTTP2: Duration = Duration::from_secs(50);
 /// The longest idle limit, whatever the server announces.
 const MAX_IDLE: Duration = Duration::from_secs(60);
-/// A connection that was alive this recently is not about to be closed for idleness.
-const RECENT: Duration = Duration::from_secs(1);
+/// The time for which a connection that was never used is as good as new.
+const NEW: Duration = Duration::from_secs(1);
 /// The most bytes of an unwanted body that are read to keep its connection.
 const MAX_LEFTOVER: usize = 64 * 1024;
 
@@ -172,20 +172,31 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         matches!(self.http, HttpConnection::Http2 { .. })
     }
 
-    /// Returns whether it meets the required freshness.
-    pub(super) fn is_fresh(&self, freshness: Freshness, now: Instant) -> bool {
+    /// Returns whether it meets the required freshness. `safe_idle` is the idle time after which a used connection may
+    /// be about to be closed.
+    pub(super) fn is_fresh(&self, freshness: Freshness, safe_idle: Duration, now: Instant) -> bool {
         if self.is_idle() && now >= self.idle_since + self.idle_limit {
             return false;
         }
-        let last_alive = match &self.http {
+        let since_alive = now.saturating_duration_since(self.last_alive());
+        match freshness {
+            Freshness::Unused => !self.used && since_alive < NEW,
+            Freshness::By(Reuse::Fresh) => since_alive < if self.used { safe_idle } else { NEW },
+            Freshness::By(Reuse::Any) => true,
+        }
+    }
+
+    /// Returns how long it has been idle since its last exchange; `None` if it carries an exchange, has never carried
+    /// one, or if the server has announced that it closes it.
+    pub(super) fn idle_time(&self, now: Instant) -> Option<Duration> {
+        let can_tell = self.used && self.is_idle() && !self.idle_limit.is_zero() && self.leftover.is_none();
+        can_tell.then(|| now.saturating_duration_since(self.last_alive()))
+    }
+
+    fn last_alive(&self) -> Instant {
+        match &self.http {
             HttpConnection::Http1 { .. } => self.idle_since,
             HttpConnection::Http2 { .. } => self.idle_since.max(self.tracker.last_read()),
-        };
-        let is_recent = now < last_alive + RECENT;
-        match freshness {
-            Freshness::Unused => !self.used && is_recent,
-            Freshness::By(Reuse::Fresh) => is_recent,
-            Freshness::By(Reuse::Any) => true,
         }
     }
 

@@ -125,7 +125,7 @@ pub(super) async fn look_up(peer: &HostPort) -> Result<Vec<SocketAddr>, ConnectE
     if is_literal(&peer.host) {
         return Ok(addresses);
     }
-    LOOKED_UP.admit(&peer.host, addresses).map_err(|problem| ConnectError::AddressNotAllowed { problem })
+    LOOKED_UP.admit(&peer.host, addresses).map_err(|why| ConnectError::AddressNotAllowed { problem: why.to_string() })
 }
 
 fn lookup_timed_out(peer: &HostPort, timeout: Duration) -> ConnectError {

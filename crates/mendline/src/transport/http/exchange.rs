@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use http::response::Parts;
 use mendline_core::port::{HttpRequest, Reuse, Written};
+use tokio::time::Instant;
 
 use super::body::{Read, Reader};
 use super::connection::Freshness;
@@ -28,6 +29,8 @@ pub(super) struct Exchange {
     pub(super) reached: bool,
     /// A reused connection was dead before the first byte, so this is the second try.
     pub(super) is_second_try: bool,
+    /// The time when it was sent, and how long its connection had been idle since the exchange before.
+    pub(super) sent_after_idle: Option<(Instant, Duration)>,
     pub(super) stage: Stage,
     pub(super) waker: Waker,
 }
@@ -70,6 +73,7 @@ impl Exchange {
             redirects: 0,
             reached: false,
             is_second_try: false,
+            sent_after_idle: None,
             stage: Stage::Waiting,
             waker,
         }

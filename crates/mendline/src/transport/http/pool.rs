@@ -1,10 +1,11 @@
 //! The connections of one upstream.
 //!
-//! The pool grows with the exchanges in flight and keeps up to [`MAX_IDLE`] idle connections. An exchange takes the
-//! connection that has been idle for the shortest time, because the peer is the least likely to close it, if it is as
-//! fresh as the exchange requires and still looks open. The connection is polled before this check, so that it notices
-//! its own end and that of its last exchange. Only the candidate is polled, so that the cost of a call does not depend
-//! on the number of idle connections.
+//! The pool grows with the exchanges in flight. It keeps as many idle connections as were in use at the same time
+//! recently (`recent_use`), and at least [`MIN_KEPT`]; each of them is closed when its idle limit has passed. An
+//! exchange takes the connection that has been idle for the shortest time, because the peer is the least likely to
+//! close it, if it is as fresh as the exchange requires (`fatal_idle`) and still looks open. The connection is polled
+//! before this check, so that it notices its own end and that of its last exchange. Only the candidate is polled, so
+//! that the cost of a call does not depend on the number of idle connections.
 
 use mendline_core::reason::CutReason;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,11 +20,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::connection::{Connection, Freshness};
+use super::fatal_idle::FatalIdle;
+use super::recent_use::RecentUse;
 use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
 
-/// The most idle connections. One burst of calls often follows another, and a new dial costs more than a few idle
-/// seconds; idle limits close connections that are not needed again.
-const MAX_IDLE: usize = 64;
+/// The number of idle connections that are kept whatever the recent use was. One burst of calls often follows another,
+/// and a new dial costs more than a few idle seconds.
+const MIN_KEPT: usize = 64;
 
 /// The number of a connection, never reused.
 pub(super) type ConnectionId = u64;
@@ -36,6 +39,8 @@ pub(super) struct Pool<Io: AsyncRead + AsyncWrite + Unpin> {
     /// Wakes the driver when an idle limit may have passed. It is reset only to an earlier time, so that a connection
     /// in frequent use does not move the timer each time.
     idle_timer: Option<Pin<Box<Sleep>>>,
+    recent_use: RecentUse,
+    fatal_idle: FatalIdle,
 }
 
 struct Entry<Io: AsyncRead + AsyncWrite + Unpin> {
@@ -45,7 +50,13 @@ struct Entry<Io: AsyncRead + AsyncWrite + Unpin> {
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     pub(super) fn new() -> Pool<Io> {
-        Pool { entries: BTreeMap::new(), order: VecDeque::new(), idle_timer: None }
+        Pool {
+            entries: BTreeMap::new(),
+            order: VecDeque::new(),
+            idle_timer: None,
+            recent_use: RecentUse::new(Instant::now()),
+            fatal_idle: FatalIdle::default(),
+        }
     }
 
     pub(super) fn add(&mut self, id: ConnectionId, connection: Connection<Io>, waker: Waker) {
@@ -74,6 +85,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         let entry = self.entries.get_mut(&id)?;
         match entry.connection.poll(&mut Context::from_waker(&entry.waker)) {
             Poll::Ready(reason) => {
+                if let (CutReason::Closed, Some(idle)) = (&reason, entry.connection.idle_time(Instant::now())) {
+                    self.fatal_idle.note_closed(idle);
+                }
                 self.remove(id);
                 Some(reason)
             }
@@ -81,21 +95,34 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         }
     }
 
+    /// Notes that the server closed a connection when a request came after this idle time.
+    pub(super) fn note_lost(&mut self, idle: Duration) {
+        self.fatal_idle.note_closed(idle);
+    }
+
+    /// Notes that the server answered a request that came after this idle time.
+    pub(super) fn note_answered(&mut self, idle: Duration) {
+        self.fatal_idle.note_open(idle);
+    }
+
     /// Returns the best connection for an exchange with this requirement.
     pub(super) fn choose(&mut self, freshness: Freshness) -> Option<ConnectionId> {
         let now = Instant::now();
+        let safe_idle = self.fatal_idle.limit();
         let mut index = self.order.len();
         while let Some(id) = index.checked_sub(1).and_then(|index| self.order.get(index).copied()) {
             index -= 1;
             let Some(entry) = self.entries.get(&id) else { continue };
-            if !entry.connection.is_fresh(freshness, now) {
+            if !entry.connection.is_fresh(freshness, safe_idle, now) {
                 continue;
             }
             if entry.connection.is_idle() && entry.connection.is_used() {
                 if self.poll(id).is_some() {
                     continue;
                 }
-                if self.entries.get(&id).is_some_and(|entry| !entry.connection.looks_open()) {
+                let Some(entry) = self.entries.get(&id) else { continue };
+                if !entry.connection.looks_open() {
+                    entry.connection.idle_time(now).into_iter().for_each(|idle| self.fatal_idle.note_closed(idle));
                     self.remove(id);
                     continue;
                 }
@@ -120,6 +147,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         entry.waker.wake_by_ref();
         if !entry.connection.is_shared() {
             self.remove_from_order(id);
+            self.recent_use.note(self.busy(), Instant::now());
         }
         sent
     }
@@ -151,6 +179,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.close_expired(Instant::now());
         let next = self.entries.values().filter_map(|entry| entry.connection.idle_deadline()).min();
         self.arm(next);
+        self.arm_surplus();
         // The next poll registers the new timer.
         self.entries.len() < before || self.idle_timer.is_some()
     }
@@ -168,17 +197,37 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
             self.remove_from_order(id);
         }
         self.order.push_back(id);
-        if self.order.len() > MAX_IDLE || due.is_some_and(|due| due <= now) {
+        if self.order.len() > self.kept(now) || due.is_some_and(|due| due <= now) {
             self.close_expired(now);
         } else {
             self.arm(due);
+        }
+        self.arm_surplus();
+    }
+
+    /// Returns how many idle connections are kept.
+    fn kept(&mut self, now: Instant) -> usize {
+        // The common case needs no history.
+        if self.order.len() <= MIN_KEPT { MIN_KEPT } else { self.recent_use.peak(self.busy(), now).max(MIN_KEPT) }
+    }
+
+    /// Arms the timer for the time when some idle connections may no longer be kept.
+    fn arm_surplus(&mut self) {
+        if self.order.len() > MIN_KEPT {
+            self.arm(Some(self.recent_use.until()));
         }
     }
 
     /// Closes the connections whose idle limit has passed, and the longest idle ones if there are too many.
     fn close_expired(&mut self, now: Instant) {
         let idle = self.order.iter().filter(|id| self.get(**id).is_some_and(Connection::is_idle)).count();
-        let surplus = idle.saturating_sub(MAX_IDLE);
+        let surplus = idle.saturating_sub(self.kept(now));
+        for entry in self.entries.values() {
+            // Its idle limit ends before the server closes it, so this is not the longest possible time.
+            if entry.connection.idle_deadline().is_some_and(|due| due <= now) && entry.connection.looks_open() {
+                entry.connection.idle_time(now).into_iter().for_each(|idle| self.fatal_idle.note_open(idle));
+            }
+        }
         self.close_where(|index, connection| {
             index < surplus || connection.idle_deadline().is_some_and(|due| due <= now)
         });

@@ -1,4 +1,4 @@
-//! The transport of a server: a program or a URL.
+//! The endpoint of a server: a program or a URL.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,14 +8,15 @@ use mendline::decisions::{Secret, UpstreamConfig};
 use mendline::transport::http::{Target, UrlFault};
 
 use super::Settings;
-use crate::check::{Checker, Pair};
+use crate::check::{Checker, ENV, Pair};
 use crate::env_file;
-use crate::file::Entry;
+use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
+use crate::variables::expand;
 
-/// The transport of a server.
+/// The endpoint of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Endpoint {
     /// A child process (stdio).
     Command {
         /// The program.
@@ -51,28 +52,28 @@ pub enum Reach {
     },
 }
 
-impl Reach {
-    /// Returns the default policies for this transport.
+impl Endpoint {
+    /// Returns the default policies for this endpoint.
     pub(crate) fn upstream(&self, name: &str) -> UpstreamConfig {
         match self {
-            Reach::Command { program, .. } => UpstreamConfig::child(name, program),
-            Reach::Url { url, dialect, .. } => {
+            Endpoint::Command { program, .. } => UpstreamConfig::child(name, program),
+            Endpoint::Url { url, dialect, .. } => {
                 let origin = Target::parse(url.expose()).map(|target| target.origin().to_string());
                 UpstreamConfig::http(name, origin.unwrap_or_default(), *dialect)
             }
-            Reach::Wrapped { .. } => UpstreamConfig::child(name, "mendline"),
+            Endpoint::Wrapped { .. } => UpstreamConfig::child(name, "mendline"),
         }
     }
 }
 
-/// Returns the transport and the number of literal secrets, or reports findings.
-pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+/// Returns the endpoint and the number of literal secrets, or reports findings.
+pub(super) fn endpoint(entry: &Entry, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endpoint, usize)> {
     let own = |path: &'static str| settings.own.find(path).map(|found| (path, found));
     let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(own);
     let command = own("command");
     let kind = settings.choice("type");
     // A wrong value is already reported; it still counts as present.
-    let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.kind != crate::file::ValueKind::Null);
+    let is_written = |name: &str| entry.value.get(name).is_some_and(|value| value.kind != ValueKind::Null);
     match (command, url) {
         (Some(_), Some((_, url))) => {
             let what = "the server has both a `command` and a `url`";
@@ -110,7 +111,7 @@ pub(super) fn reach(entry: &Entry, settings: Settings<'_>, checker: &mut Checker
     }
 }
 
-fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endpoint, usize)> {
     for headers in ["headers", "http_headers", "env_http_headers"] {
         report_misplaced(headers, "HTTP servers only; pass secrets to a command with `env`", settings, checker);
     }
@@ -131,9 +132,9 @@ fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reac
     let directory = settings.text("cwd").map(PathBuf::from);
     let secrets = literal_secrets(settings.pairs("env"));
     if let Some(arguments) = unwrapped(&program, &arguments) {
-        return Some((Reach::Wrapped { arguments, environment, directory }, secrets));
+        return Some((Endpoint::Wrapped { arguments, environment, directory }, secrets));
     }
-    Some((Reach::Command { program, arguments, environment, directory }, secrets))
+    Some((Endpoint::Command { program, arguments, environment, directory }, secrets))
 }
 
 /// Returns the arguments of `mendline run`, if the command is Mendline itself or a package launcher that runs it.
@@ -147,6 +148,23 @@ fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
     let words: Vec<&str> = std::iter::once(program).chain(arguments.iter().map(String::as_str)).collect();
     let at = words.iter().position(|word| is_us(word)).filter(|at| *at == 0 || is_launcher)?;
     (words.get(at + 1) == Some(&"run")).then(|| words[at + 2..].iter().map(|word| (*word).to_owned()).collect())
+}
+
+/// Returns the variables that a server sets itself, as far as they are valid: `envFile`, overridden by `env`.
+pub(super) fn own_variables(entry: &Value, checker: &Checker<'_>) -> Vec<(String, String)> {
+    let expanded = |value: &Value| match &value.kind {
+        ValueKind::Text(text) => expand(text, |name| checker.environment.variable(name)).ok(),
+        _ => None,
+    };
+    let file = entry.get("envFile").and_then(expanded).and_then(|path| checker.environment.text_beside(&path).ok());
+    let mut variables = file.and_then(|text| env_file::parse(&text).ok()).unwrap_or_default();
+    for own in entry.get(ENV).and_then(Value::table).unwrap_or_default() {
+        if let Some(value) = expanded(&own.value) {
+            variables.retain(|(known, _)| *known != own.key);
+            variables.push((own.key.clone(), value));
+        }
+    }
+    variables
 }
 
 /// Returns the variables of `envFile`, overridden by those of `env`.
@@ -178,7 +196,7 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
     Some(variables)
 }
 
-fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Reach, usize)> {
+fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endpoint, usize)> {
     for path in ["args", "env", "envFile", "cwd"] {
         report_misplaced(path, "commands only; pass secrets to an HTTP server with `headers`", settings, checker);
     }
@@ -227,7 +245,7 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
     let secrets = literal_secrets(settings.pairs("headers")) + literal_secrets(settings.pairs("http_headers"));
     let connect_timeout = settings.duration("timeouts.connect");
     let allow_http = settings.flag("allowHttp").unwrap_or_default();
-    Some((Reach::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http }, secrets))
+    Some((Endpoint::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http }, secrets))
 }
 
 fn bearer(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
