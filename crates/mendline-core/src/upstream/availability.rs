@@ -69,12 +69,24 @@ pub enum Condition {
     NeedsLogin,
 }
 
+impl Condition {
+    /// Returns the stable name for logs and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Condition::Available => "available",
+            Condition::Suspect => "suspect",
+            Condition::Away => "away",
+            Condition::NeedsLogin => "needs_login",
+        }
+    }
+}
+
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Condition::Available => "available",
             Condition::Suspect => "suspect",
-            Condition::Away => "away",
+            Condition::Away => "away: calls wait, and probes look for its return",
             Condition::NeedsLogin => "needs login",
         })
     }

@@ -178,6 +178,7 @@ fn is_routine(event: &Event) -> bool {
             | Event::CallAnswered { .. }
             | Event::CallCancelled { .. }
             | Event::AnsweredFromCatalogue { .. }
+            | Event::PingAnswered { .. }
             | Event::InternalRequestSent { .. }
             | Event::MessageDropped { .. }
             | Event::RateLimited { .. }

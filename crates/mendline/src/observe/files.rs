@@ -178,6 +178,7 @@ fn is_about_call(event: &Event) -> bool {
             | Event::AttemptStarted { .. }
             | Event::AttemptEnded { .. }
             | Event::CallRetried { .. }
+            | Event::VerdictAwaited { .. }
             | Event::CallAnswered { .. }
             | Event::CallFailed { .. }
             | Event::CallCancelled { .. }

@@ -79,6 +79,7 @@ impl OpenCalls {
             },
             Event::AttemptEnded { upstream, call, .. }
             | Event::CallRetried { upstream, call, .. }
+            | Event::VerdictAwaited { upstream, call, .. }
             | Event::RetryRefused { upstream, call, .. }
             | Event::ResponseResumed { upstream, call, .. } => {
                 let unlogged = self.find(*upstream, *call).and_then(Option::as_mut).filter(|it| !it.is_logged);
@@ -185,6 +186,7 @@ mod tests {
             most: 3,
             outcome: Outcome::Unknown,
             why: Reason::ConnectionEnded,
+            was_out: true,
         }
     }
 

@@ -229,6 +229,7 @@ fn call_of(event: &Event) -> Option<u64> {
         | Event::RetryRefused { call, .. }
         | Event::ResponseResumed { call, .. }
         | Event::CallReturned { call, .. }
+        | Event::VerdictAwaited { call, .. }
         | Event::CallRetried { call, .. }
         | Event::CallAnswered { call, .. }
         | Event::ProvisionalAnswer { call, .. }
@@ -293,6 +294,11 @@ fn members(event: &Event, object: &mut Object<'_>) {
             object.reason(why);
         }
         Event::RetryRefused { tool: name, .. } => tool(object, name),
+        Event::VerdictAwaited { tool: name, why, .. } => {
+            tool(object, name);
+            object.reason(why);
+        }
+        Event::VerdictReached { condition, .. } => object.word("condition", condition.name()),
         Event::ResponseResumed { tool: name, resumption, .. } => {
             tool(object, name);
             object.number("resumption", u64::from(*resumption));
@@ -339,7 +345,8 @@ fn members(event: &Event, object: &mut Object<'_>) {
         Event::DialFailed { why, .. } => object.reason(&why.clone().into()),
         Event::ReconnectDisabled { why, .. }
         | Event::SessionReplayFailed { why, .. }
-        | Event::LoginRequired { why, .. } => object.reason(why),
+        | Event::LoginRequired { why, .. }
+        | Event::ServerSuspected { why, .. } => object.reason(why),
         Event::UpstreamReady { after, .. } => object.number("tookMs", after.as_millis() as u64),
         Event::BreakerOpened { tool: Some(tool), .. }
         | Event::BreakerHalfOpened { tool: Some(tool), .. }
