@@ -13,15 +13,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::client::Client;
+use crate::client::{Client, WARM_UP};
 use crate::judge::Miss;
 use crate::observed::Observed;
 use crate::play::Stage;
 use backend::Backend;
 use process::Balancer;
-
-/// The time for everything that must work before the outage, on a busy machine.
-const WARM_UP: Duration = Duration::from_secs(40);
 /// The interval of the calls of an agent.
 const AGENT_INTERVAL: Duration = Duration::from_millis(300);
 /// Of so many calls of an agent one is unsafe.
@@ -115,7 +112,7 @@ pub(crate) async fn run(row: &Row, stage: &Stage) -> Result<Vec<Miss>, String> {
     let epoch = Instant::now();
     let target = [format!("http://127.0.0.1:{}/mcp", balancer.port())];
     let mut client = Client::start(&stage.mendline, &target, &folder, &[], epoch)?;
-    warm_up(&mut client).await?;
+    client.warm_up().await?;
     let played = Played { folder: &folder, epoch };
     let mut observed = match row.event {
         Event::Reload => played.reload(&mut client, &mut balancer).await?,
@@ -133,26 +130,6 @@ pub(crate) async fn run(row: &Row, stage: &Stage) -> Result<Vec<Miss>, String> {
     observed.dials = dials.map(|dials| dials.iter().map(|at| at.saturating_duration_since(epoch)).collect());
     balancer.stop().await;
     Ok(demands::judge(row, &observed))
-}
-
-async fn warm_up(client: &mut Client) -> Result<(), String> {
-    let until = Instant::now() + WARM_UP;
-    for step in ["initialize", "tools/list", "lookup"] {
-        let id = match step {
-            "initialize" => client.initialize().await,
-            "tools/list" => client.list().await,
-            _ => client.read(None).await,
-        };
-        match client.answer(&id, until).await {
-            Some(answer) if answer.is_success() => {}
-            Some(answer) => return Err(format!("before the event, {step}: {answer}")),
-            None => return Err(format!("before the event, {step}: no answer within {WARM_UP:?}")),
-        }
-        if step == "initialize" {
-            client.initialized().await;
-        }
-    }
-    Ok(())
 }
 
 struct Played<'a> {

@@ -19,6 +19,9 @@ use crate::observed::{Answer, Call, Kind};
 /// The time that Mendline has to end after its client has left.
 const EXIT_LIMIT: Duration = Duration::from_secs(20);
 
+/// The time for everything that must work before the fault, on a busy machine.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(40);
+
 /// The time that Mendline has to read a line.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
 
@@ -108,6 +111,27 @@ impl Client {
     /// Returns this client with another first word of its ids.
     pub(crate) fn named(self, name: &'static str) -> Client {
         Client { name, ..self }
+    }
+
+    /// Does everything once, before the server fails: handshake, list, read.
+    pub(crate) async fn warm_up(&mut self) -> Result<(), String> {
+        let until = Instant::now() + WARM_UP;
+        for step in ["initialize", "tools/list", "lookup"] {
+            let id = match step {
+                "initialize" => self.initialize().await,
+                "tools/list" => self.list().await,
+                _ => self.read(None).await,
+            };
+            match self.answer(&id, until).await {
+                Some(answer) if answer.is_success() => {}
+                Some(answer) => return Err(format!("before the fault, {step}: {answer}")),
+                None => return Err(format!("before the fault, {step}: no answer within {WARM_UP:?}")),
+            }
+            if step == "initialize" {
+                self.initialized().await;
+            }
+        }
+        Ok(())
     }
 
     /// Sends `initialize` and returns its id.

@@ -7,15 +7,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cell::{Cell, Situation};
-use crate::client::Client;
+use crate::client::{Client, WARM_UP};
 use crate::form::Form;
 use crate::judge;
 use crate::observed::Observed;
 use crate::site::Site;
 use crate::syn_counter::SynCounter;
-
-/// The time for everything that must work before the outage, on a busy machine.
-const WARM_UP: Duration = Duration::from_secs(40);
 /// The time after the beginning of the outage at which the first call is issued.
 const SOON: Duration = Duration::from_millis(100);
 /// The interval of the calls of an agent.
@@ -92,22 +89,7 @@ impl Played<'_> {
     /// Starts a client and lets it do everything once: handshake, list, read.
     async fn warm_client(&self, name: &'static str) -> Result<Client, String> {
         let mut client = self.client()?.named(name);
-        let until = Instant::now() + WARM_UP;
-        for step in ["initialize", "tools/list", "lookup"] {
-            let id = match step {
-                "initialize" => client.initialize().await,
-                "tools/list" => client.list().await,
-                _ => client.read(None).await,
-            };
-            match client.answer(&id, until).await {
-                Some(answer) if answer.is_success() => {}
-                Some(answer) => return Err(format!("before the outage, {step}: {answer}")),
-                None => return Err(format!("before the outage, {step}: no answer within {WARM_UP:?}")),
-            }
-            if step == "initialize" {
-                client.initialized().await;
-            }
-        }
+        client.warm_up().await?;
         Ok(client)
     }
 

@@ -1,6 +1,6 @@
 //! The zoo: published MCP servers and client libraries of many authors, each directly and through `mendline run`.
 //!
-//! `tests/zoo/zoo.json` is the [manifest](manifest): packages with exact versions, command lines, and one harmless call
+//! `tests/zoo/zoo.json` is the [manifest]: packages with exact versions, command lines, and one harmless call
 //! for each server. The [server check](server_check) compares the answers through Mendline with those of two direct
 //! runs, as [JSON](answers), and kills the server between two calls and during a call. The
 //! [client check](client_check) runs a short script on each client library. The result is one [table].

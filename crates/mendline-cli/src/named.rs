@@ -58,7 +58,7 @@ pub(crate) fn locate(named: Option<&Path>) -> Result<ConfigFile, String> {
 
 /// Reads and parses the file as far as possible.
 pub(crate) fn read(found: &ConfigFile) -> Result<Loaded, String> {
-    let source = Source::read(&found.path)?;
+    let source = Source::read(&found.path).map_err(|error| error.to_string())?;
     Ok(load(source, found.is_ours, Environment::of_process()))
 }
 

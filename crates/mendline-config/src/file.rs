@@ -11,6 +11,7 @@ pub(crate) mod json;
 mod mask;
 mod toml;
 
+use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -40,15 +41,27 @@ pub(crate) enum Language {
     Toml,
 }
 
+/// A file that cannot be read.
+#[derive(Debug)]
+pub struct ReadError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read {}: {}", Escaped(self.path.to_string_lossy().as_bytes()), self.error)
+    }
+}
+
+impl std::error::Error for ReadError {}
+
 impl Source {
     /// Reads a file.
-    pub fn read(path: &Path) -> Result<Source, String> {
+    pub fn read(path: &Path) -> Result<Source, ReadError> {
         match text_of(path) {
             Ok(text) => Ok(Source::new(path, text)),
-            Err(error) => {
-                let path = Escaped(path.to_string_lossy().as_bytes()).to_string();
-                Err(format!("cannot read {path}: {error}"))
-            }
+            Err(error) => Err(ReadError { path: path.to_owned(), error }),
         }
     }
 
@@ -238,7 +251,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.json");
         std::fs::write(&path, vec![b' '; (LONGEST + 1) as usize]).unwrap();
-        assert!(Source::read(&path).unwrap_err().contains("4 MiB"));
+        assert!(Source::read(&path).unwrap_err().to_string().contains("4 MiB"));
         assert!(Source::read(directory.path()).is_err(), "a directory is not a file");
     }
 }

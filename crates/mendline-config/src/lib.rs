@@ -39,12 +39,12 @@ use check::Checker;
 use file::{Entry, Value};
 
 pub use check::Owner;
-pub use file::Source;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
+pub use file::{ReadError, Source};
 pub use finding::{Cause, Finding, RenderStyle, Severity};
 pub use location::{ConfigFile, NoConfigFile, find};
-pub use lower::{Endpoint, LogSettings, PolicySet, Server, is_policy};
-pub use name::Name;
+pub use lower::{Endpoint, LogSettings, PolicyError, PolicySet, Server, is_policy};
+pub use name::{InvalidName, Name};
 pub use nearest::nearest;
 pub use schema::{key_table, schema};
 pub use variables::{VariableError, expand, is_plain_variable_name, is_variable_name};

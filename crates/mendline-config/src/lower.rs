@@ -22,7 +22,7 @@ use crate::name::Name;
 pub use endpoint::Endpoint;
 pub use logs::LogSettings;
 pub(crate) use logs::logs;
-pub use policy_set::{PolicySet, is_policy};
+pub use policy_set::{PolicyError, PolicySet, is_policy};
 
 /// A valid server.
 #[derive(Clone, Debug)]
@@ -184,7 +184,7 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
 fn name(entry: &Entry, checker: &mut Checker<'_>, loaded: &Loaded) -> String {
     let sanitized = Name::sanitized(&entry.key).to_string();
     if entry.key.contains("__") || entry.key.is_empty() {
-        let why = entry.key.parse::<Name>().err().unwrap_or_default();
+        let why = entry.key.parse::<Name>().err().map(|why| why.to_string()).unwrap_or_default();
         checker.report_mistake(entry.key_at.clone(), why, Some(format!("for example `{sanitized}`")));
     } else if entry.key != sanitized {
         let what = format!("`{}` appears as `{sanitized}` in logs and errors", entry.key);

@@ -254,7 +254,7 @@ impl UpstreamStatus {
             }
             Event::BreakerClosed { tool, .. } => self.set_breaker(tool.as_deref(), BreakerStatus::default()),
             Event::Isolated { .. } => {
-                self.set_breaker(None, BreakerStatus { state: BreakerState::Isolated, open_for: None })
+                self.set_breaker(None, BreakerStatus { state: BreakerState::Isolated, open_for: None });
             }
             Event::Resumed { .. } => self.set_breaker(None, BreakerStatus::default()),
             Event::Paused { wait, .. } => self.pause = Some(*wait),

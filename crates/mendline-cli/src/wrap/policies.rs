@@ -40,7 +40,8 @@ impl Policies {
             words.retain(|word| !self.words.iter().any(|known| path(known) == path(word)));
             // A variable may be set for the client and not here.
             let known = self.words.iter().chain(&words).filter(|word| !word.contains("${")).map(String::as_str);
-            let checked = read.and_then(|()| PolicySet::parse(known, &Environment::new(|_| None)));
+            let parse = || PolicySet::parse(known, &Environment::new(|_| None)).map_err(|error| error.to_string());
+            let checked = read.and_then(|()| parse());
             match checked {
                 Ok(_) => self.words.append(&mut words),
                 Err(why) => {

@@ -3,6 +3,7 @@
 //! `mendline wrap` carries the policies of an entry over to its arguments in this form. They are checked by the table
 //! of keys, like those of a file.
 
+use std::fmt;
 use std::time::Duration;
 
 use mendline::decisions::UpstreamConfig;
@@ -13,6 +14,71 @@ use crate::check::{Block, Checker, Owner};
 use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
+
+/// The reason why a policy is rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicyError {
+    /// It is not of the form `KEY=VALUE`.
+    Form,
+    /// It is about a tool and not of the form `tools.NAME.KEY=VALUE`.
+    ToolForm,
+    /// The key is an object, and one of its keys is needed.
+    Object {
+        /// The key.
+        key: String,
+        /// One of its keys.
+        example: String,
+    },
+    /// The key is given twice.
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// No policy has this key.
+    Unknown {
+        /// The first part of the key.
+        key: String,
+        /// The nearest one, if one is near.
+        meant: Option<String>,
+    },
+    /// The key or its value is invalid.
+    Invalid {
+        /// The problem.
+        what: String,
+        /// What to do.
+        help: Option<String>,
+    },
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyError::Form => f.write_str("a policy is written as KEY=VALUE, for example timeouts.call=2m"),
+            PolicyError::ToolForm => f.write_str(
+                "a policy of a tool is written as tools.NAME.KEY=VALUE, for example tools.search.timeout=30s",
+            ),
+            PolicyError::Object { key, example } => {
+                write!(f, "`{key}` is an object; write one of its keys, for example `{key}.{example}`")
+            }
+            PolicyError::Twice { key } => write!(f, "`{key}` is given twice; remove one of them"),
+            PolicyError::Unknown { key, meant: Some(meant) } => {
+                write!(f, "`{key}` is not a policy; did you mean `{meant}`?")
+            }
+            PolicyError::Unknown { key, meant: None } => {
+                write!(f, "`{key}` is not a policy; policies are {}", known().join(", "))
+            }
+            PolicyError::Invalid { what, help: Some(help) } => write!(f, "{what}; {help}"),
+            PolicyError::Invalid { what, help: None } => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// The keys of policies.
+fn known() -> Vec<&'static str> {
+    keys::POLICIES.iter().map(|key| key.name).chain([TOOLS]).filter(|name| is_policy(name)).collect()
+}
 
 /// A set of policies.
 #[derive(Clone, Debug, Default)]
@@ -28,12 +94,12 @@ impl PolicySet {
     pub fn parse<'a>(
         policies: impl IntoIterator<Item = &'a str>,
         environment: &Environment,
-    ) -> Result<PolicySet, String> {
+    ) -> Result<PolicySet, PolicyError> {
         let mut root: Vec<Entry> = Vec::new();
         for policy in policies {
-            let (path, value) = policy.split_once('=').ok_or(FORM)?;
+            let (path, value) = policy.split_once('=').ok_or(PolicyError::Form)?;
             insert(&mut root, &steps(path)?, value.trim())
-                .ok_or_else(|| format!("`{path}` is given twice; remove one of them"))?;
+                .ok_or_else(|| PolicyError::Twice { key: path.to_owned() })?;
         }
         let mut checker = Checker::new(environment, Owner::Mendline);
         let block = checker.block(&root, keys::SERVER, false);
@@ -41,8 +107,7 @@ impl PolicySet {
         policies::check_contradictions(settings, &mut checker);
         match checker.findings.into_iter().find(Finding::is_error) {
             None => Ok(PolicySet { block }),
-            Some(Finding { what, help: Some(help), .. }) => Err(format!("{what}; {help}")),
-            Some(Finding { what, .. }) => Err(what),
+            Some(Finding { what, help, .. }) => Err(PolicyError::Invalid { what, help }),
         }
     }
 
@@ -72,24 +137,17 @@ pub fn is_policy(name: &str) -> bool {
     name == TOOLS || keys::find(keys::POLICIES, name).is_some_and(|key| !matches!(key.kind, Kind::Unsupported(_)))
 }
 
-const FORM: &str = "a policy is written as KEY=VALUE, for example timeouts.call=2m";
-
 /// Returns the keys of a path. The name of a tool may contain dots.
-fn steps(path: &str) -> Result<Vec<&str>, String> {
+fn steps(path: &str) -> Result<Vec<&str>, PolicyError> {
     let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
     if !is_policy(first) {
-        let known: Vec<&str> = keys::POLICIES.iter().map(|key| key.name).chain([TOOLS]).collect();
-        let known: Vec<&str> = known.into_iter().filter(|name| is_policy(name)).collect();
-        let help = match crate::nearest::nearest(first, known.iter().copied()) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("policies are {}", known.join(", ")),
-        };
-        return Err(format!("`{first}` is not a policy; {help}"));
+        let meant = crate::nearest::nearest(first, known()).map(str::to_owned);
+        return Err(PolicyError::Unknown { key: first.to_owned(), meant });
     }
     let mut steps = vec![first];
     match rest {
         Some(rest) if first == TOOLS => {
-            let (tool, key) = rest.rsplit_once('.').ok_or(TOOL_FORM)?;
+            let (tool, key) = rest.rsplit_once('.').ok_or(PolicyError::ToolForm)?;
             steps.extend([tool, key]);
         }
         Some(rest) => steps.extend(rest.split('.')),
@@ -99,14 +157,12 @@ fn steps(path: &str) -> Result<Vec<&str>, String> {
         // An object has no value of its own.
         (Some(Key { kind: Kind::Block(inner), .. }), 1) => {
             let example = inner.first().map_or("", |key| key.name);
-            Err(format!("`{first}` is an object; write one of its keys, for example `{first}.{example}`"))
+            Err(PolicyError::Object { key: first.to_owned(), example: example.to_owned() })
         }
-        (Some(Key { kind: Kind::Each(_), .. }), 1) => Err(TOOL_FORM.to_owned()),
+        (Some(Key { kind: Kind::Each(_), .. }), 1) => Err(PolicyError::ToolForm),
         _ => Ok(steps),
     }
 }
-
-const TOOL_FORM: &str = "a policy of a tool is written as tools.NAME.KEY=VALUE, for example tools.search.timeout=30s";
 
 /// Inserts a value; `None` if it is there already.
 fn insert(entries: &mut Vec<Entry>, steps: &[&str], text: &str) -> Option<()> {
@@ -151,7 +207,8 @@ mod tests {
     use super::*;
 
     fn parse(policies: &[&str]) -> Result<PolicySet, String> {
-        PolicySet::parse(policies.iter().copied(), &Environment::new(|name| (name == "T").then(|| "9s".to_owned())))
+        let environment = Environment::new(|name| (name == "T").then(|| "9s".to_owned()));
+        PolicySet::parse(policies.iter().copied(), &environment).map_err(|error| error.to_string())
     }
 
     fn applied(policies: &[&str]) -> UpstreamConfig {
