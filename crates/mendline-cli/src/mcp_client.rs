@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use mendline::decisions::config::{Catalogue, Startup};
 use mendline::decisions::port::Ending;
-use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId};
+use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId, defaults};
 use mendline::driver::{Client, Driver, Host, Observer};
 use mendline::observe::redact::Redactor;
 use mendline::transport::child::Children;
@@ -54,6 +54,9 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum number of pages of a list.
 const PAGES: usize = 1_000;
 
+/// Time for which a command that exits is started again, unless one is configured: a person waits for the answer.
+const CRASHES: Duration = Duration::from_secs(10);
+
 /// Maximum number of rounds in which a modern server may request input.
 const INPUT_ROUNDS: usize = 3;
 
@@ -82,7 +85,10 @@ impl McpClient {
         plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let redactor = Redactor::default();
         redactor.learn(&plan.secrets());
-        let Plan { upstream, endpoint, limits } = plan;
+        let Plan { mut upstream, endpoint, limits } = plan;
+        if matches!(endpoint, Endpoint::Child(_)) && upstream.timeouts.recovery == defaults::RECOVERY {
+            upstream.timeouts.recovery = CRASHES;
+        }
         let config = Config::new(vec![upstream]);
         let (ours, theirs) = tokio::io::duplex(PIPE);
         let (inputs, receiver) = unbounded_channel();

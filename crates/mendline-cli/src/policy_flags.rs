@@ -111,7 +111,9 @@ mod tests {
         )
         .unwrap();
         let policy = &upstream.reconnect;
-        assert_eq!((policy.attempts, policy.patience, policy.first), (7, Duration::ZERO, None));
+        assert_eq!((policy.attempts, policy.first), (7, None));
+        // 2 + 3 + 4.5 + 6.75 + 10.125 + 15.1875 + 20 s, less the half that is random.
+        assert_eq!(policy.patience, Duration::from_micros(30_781_250));
         assert_eq!((policy.initial, policy.multiplier, policy.silent), (seconds(2), 1.5, false));
         assert_eq!((policy.cap_idle, policy.cap_called), (seconds(20), defaults::RECONNECT_CAP_CALLED));
         assert_eq!(upstream.keep_alive, Some(KeepAlive { interval: seconds(15), timeout: seconds(4) }));

@@ -215,10 +215,12 @@ pub enum Event {
         method: Method,
         stale: bool,
     },
-    /// The server did not answer the handshake in time, so Mendline answered it provisionally.
+    /// The server did not answer the handshake or a list in time, so Mendline answered it: provisionally or from the
+    /// catalogue.
     ProvisionalAnswer {
         upstream: UpstreamId,
         call: u64,
+        method: Method,
         was_out: bool,
         took: Duration,
     },

@@ -239,6 +239,14 @@ pub fn progress(token: &[u8], progress: f64, message: &str) -> Bytes {
     text.into()
 }
 
+/// Returns the instructions of a provisional handshake with a server that needs a login.
+pub fn login_missing(name: &str, problem: &str) -> String {
+    format!(
+        "The server {name:?} needs a login: {problem}. Retrying will not help; ask the user to run `mendline doctor \
+         {name}`. Its tools appear when it accepts requests."
+    )
+}
+
 /// Returns the instructions of a provisional handshake.
 pub fn not_started(name: &str, problem: &str) -> String {
     format!(

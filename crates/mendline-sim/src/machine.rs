@@ -77,8 +77,8 @@ pub enum EventKind {
     Moved(&'static str, &'static str),
     /// A message was dropped, for this reason.
     Dropped(&'static str),
-    /// A call was accepted; true if breakers ignore it, as they do for pings and subscriptions.
-    Accepted(u64, bool),
+    /// A call was accepted; with the tool that it calls.
+    Accepted(u64, Option<String>),
     /// An attempt of this call was passed to the shell.
     Sent(u64),
     /// A call was rejected.

@@ -27,6 +27,15 @@ use crate::oracle::Key;
 use crate::rng::Rng;
 use crate::server_faults::ServerFaults;
 
+/// The texts of a bridge whose own connection is gone.
+const LOST_BRIDGE: [&str; 3] = ["Connection closed", "Not connected", "MCP error -32001: Request timed out"];
+
+/// Returns whether a bridge without its server wrote this answer.
+pub fn is_of_lost_bridge(answer: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(answer);
+    LOST_BRIDGE.iter().any(|lost| text.contains(&format!(r#""message":"{lost}""#)))
+}
+
 /// The family of protocol revisions that a peer speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
@@ -243,7 +252,7 @@ impl Server {
         }
         if self.bridge_lost {
             let stamp = self.stamp();
-            let text = *self.rng.pick(&["Connection closed", "Not connected", "MCP error -32001: Request timed out"]);
+            let text = *self.rng.pick(&LOST_BRIDGE);
             let body = encode::error(-32000, text, stamp);
             return self.answer(&id, key, reply_to, ("error", body), self.profile.odd, faults);
         }

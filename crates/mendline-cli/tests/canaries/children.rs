@@ -11,7 +11,8 @@ use crate::home::{Home, search_arguments, search_to_the_end};
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}"#;
 
 fn entry(script: &str) -> Value {
-    json!({ "command": "sh", "args": ["-c", script], "env": { "SVC_TOKEN": VARIABLE, "NOTES": "open" } })
+    let env = json!({ "SVC_TOKEN": VARIABLE, "NOTES": "open" });
+    json!({ "command": "sh", "args": ["-c", script], "env": env, "timeouts": { "recovery": "2s" } })
 }
 
 #[test]

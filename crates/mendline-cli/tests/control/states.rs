@@ -45,9 +45,11 @@ fn t03_errors_and_rejections_have_one_number_everywhere() {
     client.call("error", "no_such_tool", &json!({}));
     client.answer("error");
     site.add_fault(Rule::new("h26_500").tool("create_note"));
-    for id in ["a", "b", "c"] {
+    for id in ["a", "b"] {
         client.result(id, "create_note", &json!({ "key": id }));
     }
+    stage.until("notes", "the breaker of the tool is open", |server| server["breaker"]["tools"][0]["state"] == "open");
+    client.result("c", "create_note", &json!({ "key": "c" }));
     let server = stage.until("notes", "one was rejected", |server| server["calls"]["tools"]["rejected"] == 1);
     let tools = json!({ "ok": 1, "toolErrors": 0, "errors": 1, "failed": 0, "unknown": 2, "rejected": 1 });
     assert_eq!(server["calls"]["tools"], tools, "{server:#}");
@@ -194,10 +196,13 @@ fn open_breaker_shows_reason_and_next_trial() {
     for id in ["a", "b"] {
         client.result(id, "create_note", &json!({ "key": id }));
     }
-    let server = stage.until("sick", "its breaker is open", |server| server["breaker"]["state"] == "open");
-    let left = server["breaker"]["triesInMs"].as_u64().unwrap();
+    let open = |server: &Value| server["breaker"]["tools"][0]["state"] == "open";
+    let server = stage.until("sick", "the breaker of its tool is open", open);
+    let breaker = &server["breaker"]["tools"][0];
+    assert_eq!(breaker["tool"], "create_note", "{server:#}");
+    let left = breaker["triesInMs"].as_u64().unwrap();
     assert!(left > 10_000 && left <= 60_000, "{server:#}");
-    assert!(server["breaker"]["why"].as_str().unwrap().contains("2 calls in a row"), "{server:#}");
+    assert!(breaker["why"].as_str().unwrap().contains("2 calls in a row"), "{server:#}");
     client.result("c", "create_note", &json!({ "key": "c" }));
     let server = stage.until("sick", "one was rejected", |server| server["calls"]["tools"]["rejected"] == 1);
     assert_eq!(server["calls"]["tools"]["unknown"], 2, "{server:#}");

@@ -16,9 +16,12 @@ use crate::support::{Bridge, Setup};
 /// The deadline for events that need several timers on a busy machine.
 const LATER: Duration = Duration::from_secs(30);
 
+/// Parked after the fourth attempt to start it again.
+const SOON_PARKED: [&str; 4] = ["--max-retries", "4", "--initial-retry-delay", "10ms"];
+
 #[test]
 fn p55_crash_loop_parks_server_with_stderr_tail() {
-    let mut bridge = Bridge::start(Setup { faults: &["exit-at-once=3"], ..Setup::default() });
+    let mut bridge = Bridge::start(Setup { faults: &["exit-at-once=3"], options: &SOON_PARKED, ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
     assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31007), &json!("parked")), "{error}");
@@ -48,7 +51,8 @@ fn p55_next_call_reaches_server_that_stopped_crashing() {
         "test -e '{}' && exec '{MENDLINE}' demo-server; echo 'the database is locked' >&2; exit 3",
         gate.display()
     );
-    let mut bridge = Bridge::start(Setup { command: Some(&["sh", "-c", &script]), ..Setup::default() });
+    let mut bridge =
+        Bridge::start(Setup { command: Some(&["sh", "-c", &script]), options: &SOON_PARKED, ..Setup::default() });
     bridge.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = answer_within(&mut bridge, "init", LATER)["error"].clone();
     assert_eq!(error["data"]["cause"], "parked", "{error}");

@@ -77,8 +77,8 @@ fn streamable_http_only_does_not_fall_back_to_sse() {
     let site = Site::start(json_answers());
     let mut client = run(&site.sse_url(), &["--transport", "http"], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
-    let error = client.answer("init")["error"].clone();
-    assert!(error["message"].as_str().unwrap().contains("HTTP 405"), "{error}");
+    let result = client.answer("init")["result"].clone();
+    assert!(result["instructions"].as_str().unwrap().contains("HTTP 405"), "{result}");
     assert_eq!(site.counts().gets, 0);
 }
 

@@ -58,12 +58,14 @@ fn a73_server_without_login_is_reported_and_rarely_tried() {
     let site = Site::start(json_answers());
     site.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
     site.add_fault(Rule::new("a73_token_expired_401").verb("GET"));
-    let mut client = run(&site.url(), &["--call-timeout", "3s"], &[]);
+    let mut client = run(&site.url(), &[], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
-    let error = client.answer("init")["error"].clone();
-    assert_eq!((&error["code"], &error["data"]["cause"]), (&json!(-31008), &json!("needs_login")), "{error}");
-    assert!(error["message"].as_str().unwrap().contains("needs a login"), "{error}");
-    assert!(site.counts().posts <= 2, "{:?}", site.oracle().seen());
+    let handshake = client.answer("init")["result"].clone();
+    assert!(handshake["instructions"].as_str().unwrap().contains("needs a login"), "{handshake}");
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(failure(&result)["cause"], "needs_login", "{result}");
+    assert!(site.counts().posts <= 5, "{:?}", site.oracle().seen());
     client.stdin = None;
     assert_eq!(client.exit_code(SOON), Some(6));
 }

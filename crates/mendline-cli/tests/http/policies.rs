@@ -14,7 +14,7 @@ fn wait(result: &Value) -> Duration {
 }
 
 #[test]
-fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
+fn i20_breaker_opens_for_failing_tool_and_closes_when_healthy() {
     let site = Site::start(json_answers());
     let mut client = site.client(&["--breaker-reset", "5s"]);
     site.add_fault(Rule::new("h27_502").tool("create_note").first(5).before());
@@ -22,6 +22,9 @@ fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
         let result = client.result(&format!("a{round}"), "create_note", &json!({ "key": "k" }));
         assert_eq!(failure(&result)["cause"], "outcome_unknown", "{result}");
     }
+    eventually("a probe shows that the tool fails, not the server", SOON, || {
+        client.log().contains(r#"breaker of the tool "create_note" opened"#)
+    });
     let rejected = client.result("b", "create_note", &json!({ "key": "k" }));
     assert_eq!(
         (&failure(&rejected)["cause"], &failure(&rejected)["outcome"]),
@@ -34,7 +37,7 @@ fn i20_breaker_opens_for_failing_server_and_closes_when_healthy() {
         let result = client.result(id, "create_note", &json!({ "key": "k" }));
         assert_eq!(result["content"][0]["text"], "wrote k", "{id}: {result}");
     }
-    eventually("the log reports it", SOON, || client.log().contains("breaker closed"));
+    eventually("the log reports it", SOON, || client.log().contains(r#"breaker of the tool "create_note" closed"#));
     assert_eq!(site.executions("k"), 3);
 }
 

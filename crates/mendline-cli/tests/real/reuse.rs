@@ -52,9 +52,13 @@ enum End {
 /// bystanders.
 fn assert_bystanders_live(command: &[&str], log: &str, end: End) {
     let before = last_pid();
-    let mut bridge = Bridge::start(Setup { command: Some(command), ..Setup::default() });
+    // No process is started while the bystanders take the pids.
+    let options = ["--max-retries", "2", "--initial-retry-delay", "10ms"];
+    let mut bridge = Bridge::start(Setup { command: Some(command), options: &options, ..Setup::default() });
     bridge.request("init", "initialize", &serde_json::json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     eventually("the start fails", SOON, || bridge.log().contains(log));
+    let error = bridge.answer("init");
+    assert!(error["error"].is_object(), "it is not tried again: {error}");
     let children = children_of(bridge.process.id());
     let mut bystanders: Vec<Child> = (before + 1..=last_pid()).filter_map(bystander).collect();
     assert!(!bystanders.is_empty(), "no number was free");

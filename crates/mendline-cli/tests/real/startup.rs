@@ -15,7 +15,13 @@ use crate::client::STATE;
 use crate::support::{Client, MENDLINE, eventually};
 
 /// Longer than the grace of a server.
-const AFTER_GRACE: Duration = Duration::from_secs(15);
+const AFTER_GRACE: Duration = Duration::from_secs(30);
+
+/// A client that gives up early, so that its grace is short.
+fn hasty_client() -> Value {
+    let who = json!({ "name": "codex-test", "version": "1" });
+    json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who })
+}
 
 /// One server that is started repeatedly, and its cache.
 struct TestHome {
@@ -142,8 +148,7 @@ fn new_tool_is_announced_when_server_is_up() {
 fn t07_first_start_answers_handshake_provisionally_and_waits_for_tools() {
     let home = TestHome::new();
     let mut client = home.run(&[], &[]);
-    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
-    client.request("init", "initialize", &hello);
+    client.request("init", "initialize", &hasty_client());
     let handshake = parsed(&client.line_within(AFTER_GRACE))["result"].clone();
     assert_eq!(
         (&handshake["protocolVersion"], &handshake["serverInfo"]["name"]),
@@ -173,7 +178,7 @@ fn cached_lists_are_separate_per_credential() {
     let home = TestHome::new();
     home.fill_cache();
     let mut client = home.run(&[], &[("GITHUB_TOKEN", "s3cr3t-canary")]);
-    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+    client.request("init", "initialize", &hasty_client());
     let handshake = parsed(&client.line_within(AFTER_GRACE));
     assert_eq!(
         handshake["result"]["serverInfo"]["version"], "provisional",

@@ -18,7 +18,8 @@ fn every_key_of_the_example_is_lowered() {
     let server = server("config.jsonc", EXAMPLE, "atlassian");
     let policies = &server.policies;
     let policy = &policies.reconnect;
-    assert_eq!((policy.attempts, policy.patience, policy.first), (10, Duration::ZERO, None));
+    assert_eq!((policy.attempts, policy.first), (10, None));
+    assert_eq!(policy.patience, Duration::from_micros(77_171_875), "half of the ten delays");
     assert_eq!((policy.initial, policy.cap_idle, policy.multiplier), (seconds(2), seconds(30), 1.5));
     let timeouts = &policies.timeouts;
     assert_eq!((timeouts.call, timeouts.total), (seconds(300), seconds(1800)));

@@ -57,8 +57,8 @@ impl fmt::Display for Event {
                     if *stale { "answered from the catalogue" } else { "answered from the catalogue, still fresh" };
                 write!(f, "{} {how}", name(method))
             }
-            Event::ProvisionalAnswer { call, took, .. } => {
-                write!(f, "#{call} initialize: provisional answer after {}", Short(*took))
+            Event::ProvisionalAnswer { call, method, took, .. } => {
+                write!(f, "#{call} {}: provisional answer after {}", name(method), Short(*took))
             }
             Event::HandshakeCompleted { .. } => {
                 write!(f, "handshake completed after the client's: initialize, initialized")

@@ -50,10 +50,10 @@ pub enum BreakerState {
 pub enum Sign {
     /// It was answered.
     Healthy,
-    /// The answer is a failure; the attempt started at this time.
-    Failed(Moment),
-    /// The connection broke under this and all other attempts in flight; this one started at this time.
-    Broke(Moment),
+    /// It failed; the attempt started and ended at these times.
+    Failed(Moment, Moment),
+    /// The connection broke under this and all other attempts in flight; this one started and ended at these times.
+    Broke(Moment, Moment),
 }
 
 /// The decision about a call.
@@ -276,19 +276,19 @@ impl Breaker {
     }
 
     fn count(&mut self, policy: &config::Breaker, sign: Sign, now: Moment, rng: &mut SeededRng) -> Option<Transition> {
-        let (began, is_shared) = match sign {
+        let (began, ended, is_shared) = match sign {
             Sign::Healthy => {
                 self.row = 0;
                 self.window.note_success(now);
                 return None;
             }
-            Sign::Failed(began) => (began, false),
-            Sign::Broke(began) => (began, true),
+            Sign::Failed(began, ended) => (began, ended, false),
+            Sign::Broke(began, ended) => (began, ended, true),
         };
         let is_new = self.failed.is_none_or(|failed| began >= failed);
         if is_new {
             self.row += 1;
-            self.failed = Some(now);
+            self.failed = Some(ended);
         } else if is_shared {
             return None;
         }
@@ -360,7 +360,7 @@ mod tests {
         for call in 0..5 {
             let began = now;
             now = now + Duration::from_millis(10);
-            breaker.note(call, Sign::Failed(began), now, rng);
+            breaker.note(call, Sign::Failed(began, now), now, rng);
             now = now + Duration::from_millis(1);
         }
         assert_eq!(breaker.state(), BreakerState::Open);
@@ -371,11 +371,12 @@ mod tests {
     fn five_failures_in_a_row_open_it_and_a_success_resets() {
         let (mut breaker, mut rng) = breaker();
         for n in 0..40 {
-            let sign = if n % 5 == 4 { Sign::Healthy } else { Sign::Failed(at(n * 4_000)) };
+            let sign = if n % 5 == 4 { Sign::Healthy } else { Sign::Failed(at(n * 4_000), at(n * 4_000 + 1)) };
             assert_eq!(breaker.note(n, sign, at(n * 4_000 + 1), &mut rng), None, "attempt {n}");
         }
         for n in 40..45 {
-            let transition = breaker.note(n, Sign::Failed(at(n * 4_000)), at(n * 4_000 + 1), &mut rng);
+            let transition =
+                breaker.note(n, Sign::Failed(at(n * 4_000), at(n * 4_000 + 1)), at(n * 4_000 + 1), &mut rng);
             assert_eq!(transition.is_some(), n == 44, "attempt {n}");
         }
         let Admission::Blocked(Some(wait)) = breaker.admits(at(44 * 4_000 + 1)) else { panic!("it is open") };
@@ -413,11 +414,11 @@ mod tests {
     fn new_policy_applies_at_once_and_keeps_the_counts() {
         let (mut breaker, mut rng) = breaker();
         for call in 0..3 {
-            breaker.note(call, Sign::Failed(at(call * 100)), at(call * 100 + 1), &mut rng);
+            breaker.note(call, Sign::Failed(at(call * 100), at(call * 100 + 1)), at(call * 100 + 1), &mut rng);
         }
         breaker.reconfigure(Some(config::Breaker { failures: 4, ..config::Breaker::default() }));
         assert_eq!(breaker.state(), BreakerState::Closed);
-        assert!(breaker.note(9, Sign::Failed(at(900)), at(901), &mut rng).is_some(), "the fourth in a row");
+        assert!(breaker.note(9, Sign::Failed(at(900), at(901)), at(901), &mut rng).is_some(), "the fourth in a row");
         breaker.reconfigure(Some(config::Breaker::default()));
         assert_eq!(breaker.state(), BreakerState::Open);
     }
@@ -437,8 +438,8 @@ mod tests {
     fn concurrent_failures_count_once() {
         let (mut breaker, mut rng) = breaker();
         for call in 0..8 {
-            assert_eq!(breaker.note(call, Sign::Broke(at(call)), at(100), &mut rng), None);
-            assert_eq!(breaker.note(call, Sign::Failed(at(call)), at(101), &mut rng), None);
+            assert_eq!(breaker.note(call, Sign::Broke(at(call), at(100)), at(100), &mut rng), None);
+            assert_eq!(breaker.note(call, Sign::Failed(at(call), at(101)), at(101), &mut rng), None);
         }
         assert_eq!(breaker.row, 1);
         assert_eq!(breaker.window.counts(at(101)).failures, 9, "each answer is the server's own, the break is one");
@@ -449,7 +450,7 @@ mod tests {
         let (mut breaker, mut rng) = breaker();
         let mut opened = None;
         for n in 0..30 {
-            let sign = if n % 5 < 2 { Sign::Healthy } else { Sign::Failed(at(n * 500)) };
+            let sign = if n % 5 < 2 { Sign::Healthy } else { Sign::Failed(at(n * 500), at(n * 500 + 100)) };
             if let Some(Transition::Opened(_)) = breaker.note(n, sign, at(n * 500 + 100), &mut rng) {
                 opened = Some((n, breaker.reason(false).to_string()));
                 break;
@@ -486,7 +487,7 @@ mod tests {
             assert!((low..=high).contains(&breaker.open_for), "{:?} is not about {seconds} s", breaker.open_for);
             now = now + high;
             breaker.begin_trial(9);
-            assert!(matches!(breaker.note(9, Sign::Broke(now), now, &mut rng), Some(Transition::Opened(..))));
+            assert!(matches!(breaker.note(9, Sign::Broke(now, now), now, &mut rng), Some(Transition::Opened(..))));
         }
     }
 
@@ -499,7 +500,7 @@ mod tests {
             let now = Moment::ZERO + minute * round;
             breaker.begin_trial(1);
             assert!(
-                matches!(breaker.note(1, Sign::Failed(now), now, &mut rng), Some(Transition::Opened(time)) if time == minute)
+                matches!(breaker.note(1, Sign::Failed(now, now), now, &mut rng), Some(Transition::Opened(time)) if time == minute)
             );
         }
     }
@@ -527,7 +528,7 @@ mod tests {
         breaker.note_sent(8, now);
         now = now + Duration::from_secs(6);
         breaker.begin_trial(9);
-        assert_eq!(breaker.note(8, Sign::Failed(at(0)), now, &mut rng), None, "its end does not count any more");
+        assert_eq!(breaker.note(8, Sign::Failed(at(0), now), now, &mut rng), None, "its end does not count any more");
         assert_eq!(breaker.state(), BreakerState::HalfOpen);
     }
 
@@ -541,7 +542,11 @@ mod tests {
         assert_eq!(breaker.admits(at(1)), Admission::Allowed);
         let mut without = Breaker::new(None);
         for n in 0..100 {
-            assert_eq!(without.note(n, Sign::Failed(at(n)), at(n), &mut rng), None, "without a policy nothing counts");
+            assert_eq!(
+                without.note(n, Sign::Failed(at(n), at(n)), at(n), &mut rng),
+                None,
+                "without a policy nothing counts"
+            );
         }
         assert!(without.isolate());
     }
@@ -612,8 +617,8 @@ mod tests {
                     now = at;
                     let sign = match fate {
                         Fate::Answered => Sign::Healthy,
-                        Fate::Failed => Sign::Failed(began),
-                        Fate::Broke => Sign::Broke(began),
+                        Fate::Failed => Sign::Failed(began, now),
+                        Fate::Broke => Sign::Broke(began, now),
                         Fate::Silent => {
                             breaker.note_ended(call);
                             trials.retain(|(trial, _)| *trial != call);

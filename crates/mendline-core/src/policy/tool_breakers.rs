@@ -163,7 +163,13 @@ mod tests {
     }
 
     fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut SeededRng) -> Option<(String, Transition)> {
-        breakers.note(&call(tool), second, Sign::Failed(at(second)), at(second) + Duration::from_millis(1), rng)
+        breakers.note(
+            &call(tool),
+            second,
+            Sign::Failed(at(second), at(second) + Duration::from_millis(1)),
+            at(second) + Duration::from_millis(1),
+            rng,
+        )
     }
 
     #[test]
@@ -207,7 +213,7 @@ mod tests {
     fn other_methods_have_no_tool_breaker() {
         let (mut breakers, mut rng) = breakers();
         let list = Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)).unwrap();
-        assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0)), at(1), &mut rng), None);
+        assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0), at(1)), at(1), &mut rng), None);
         assert!(breakers.is_empty());
     }
 

@@ -226,7 +226,7 @@ impl Upstream {
             return self.away(why, cx);
         }
         if is_decided {
-            let failed = self.failed_call(key, pending.evidence);
+            let failed = self.failed_call(key, pending.evidence, cx.now);
             self.availability.failed.extend(failed);
             self.fail(key, cause_of(pending.evidence), outcome, pending.why, cx);
         } else {
@@ -293,6 +293,10 @@ impl Upstream {
         self.availability.timer = None;
         match self.availability.condition {
             Condition::Suspect if self.gate.is_paused(cx.now) => self.schedule_probe(cx),
+            // A new handshake, or the ping that confirms the loss of the session, is a probe by itself.
+            Condition::Suspect if self.runs(InternalRequest::Handshake) || self.runs(InternalRequest::Confirm) => {
+                self.availability.timer = cx.wake_in(defaults::PROBE_PAUSE, Alarm::Availability(self.id));
+            }
             Condition::Suspect | Condition::NeedsLogin => {
                 self.availability.step = ProbeStep::First;
                 self.send_probe(cx);
@@ -373,6 +377,10 @@ impl Upstream {
             Sign::Failed if exchange.status == Some(403) => Sign::LoginRequired,
             sign => sign,
         };
+        if self.availability.condition == Condition::Available {
+            // Another response was the verdict.
+            return;
+        }
         let why = verdict.reason();
         match sign {
             Sign::LoginRequired => self.login_required(why, cx),
@@ -415,8 +423,15 @@ impl Upstream {
         if answer.kind() == Kind::Error {
             return self.away(Reason::Error, cx);
         }
+        let is_same = session.is_some() && self.http.as_ref().is_some_and(|http| http.session_id() == session.as_ref());
+        let probed = ProbedSession { session, handshake: call.message, answer };
+        if is_same {
+            // A restarted server can give the same id again: a ping cannot tell the sessions apart.
+            self.adopt_session(probed, cx);
+            return self.advance_http(cx);
+        }
         self.availability.step = ProbeStep::Confirm;
-        self.availability.probed_session = Some(ProbedSession { session, handshake: call.message, answer });
+        self.availability.probed_session = Some(probed);
         self.send_probe(cx);
         self.advance_http(cx);
     }
@@ -549,7 +564,12 @@ impl Upstream {
             _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
         };
         let not_before = self.gate.resumes_at(cx.now) + pause;
-        let failed = self.failed_call(key, evidence);
+        // It has waited for the verdict since its failure.
+        let ended = match call.state {
+            State::Waiting { not_before, .. } => not_before,
+            _ => cx.now,
+        };
+        let failed = self.failed_call(key, evidence, ended);
         let incident = Incident::Verdict(self.availability.verdicts);
         let goes_on = self.resend(key, evidence, not_before, why, incident, cx);
         if let Some(failed) = failed.filter(|_| !goes_on) {

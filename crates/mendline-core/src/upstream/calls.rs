@@ -185,7 +185,7 @@ impl Upstream {
         incident: Incident,
         cx: &mut Cx<'_>,
     ) {
-        let failed = self.failed_call(key, evidence);
+        let failed = self.failed_call(key, evidence, cx.now);
         let goes_on = self.resend(key, evidence, not_before, why, incident, cx);
         if let Some(failed) = failed.filter(|_| !goes_on) {
             self.note_failed_call(&failed, cx);
@@ -421,10 +421,11 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.timer = None;
         let is_over = |at: Option<Moment>| at.is_some_and(|at| cx.now >= at);
-        if is_over(call.deadline(&self.config)) {
-            self.expire(key, cx);
-        } else if is_over(call.patience(&self.config)) && call.grace.is_some() {
+        let is_late = is_over(call.deadline(&self.config)) || is_over(call.patience(&self.config));
+        if is_late && call.grace.is_some() {
             self.answer_provisionally(key, cx);
+        } else if is_over(call.deadline(&self.config)) {
+            self.expire(key, cx);
         } else if is_over(call.patience(&self.config)) {
             let (cause, why) = match call.last_failure.take() {
                 _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),

@@ -13,6 +13,7 @@ use super::gate::bypasses_breakers;
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::evidence::{Evidence, Outcome, Reply};
+use crate::moment::Moment;
 use crate::policy::breaker::{Admission, Sign, Transition};
 use crate::slab::Key;
 
@@ -70,11 +71,11 @@ impl Upstream {
     }
 
     /// The failure of a client's call with this evidence, for the breaker of its tool.
-    pub(super) fn failed_call(&self, key: Key, evidence: Evidence) -> Option<FailedCall> {
+    pub(super) fn failed_call(&self, key: Key, evidence: Evidence, now: Moment) -> Option<FailedCall> {
         let call = self.calls.get(key).filter(|call| is_counted(call))?;
         let sign = match (evidence.outcome(), evidence.reply) {
-            (Outcome::Unknown, Reply::None) => Sign::Broke(call.attempt_started),
-            (Outcome::Unknown, _) => Sign::Failed(call.attempt_started),
+            (Outcome::Unknown, Reply::None) => Sign::Broke(call.attempt_started, now),
+            (Outcome::Unknown, _) => Sign::Failed(call.attempt_started, now),
             _ => return None,
         };
         let was_trial = self.gate.tools.of(&call.message).is_some_and(|breaker| breaker.is_tried_by(call.name));
@@ -88,7 +89,7 @@ impl Upstream {
         match tool {
             Some(Health::Healthy) if self.gate.tools.is_empty() => {}
             Some(Health::Healthy) => self.note_tool(key, Sign::Healthy, cx),
-            Some(Health::Unhealthy) => self.note_tool(key, Sign::Failed(attempt_started), cx),
+            Some(Health::Unhealthy) => self.note_tool(key, Sign::Failed(attempt_started, cx.now), cx),
             None => {}
         }
     }
@@ -96,7 +97,7 @@ impl Upstream {
     /// Records a call without an answer in time.
     pub(super) fn note_silence(&mut self, key: Key, cx: &mut Cx<'_>) {
         if let Some(call) = self.calls.get(key).filter(|call| counts(call)) {
-            self.note_tool(key, Sign::Failed(call.attempt_started), cx);
+            self.note_tool(key, Sign::Failed(call.attempt_started, cx.now), cx);
         }
     }
 

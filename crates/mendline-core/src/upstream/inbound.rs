@@ -139,6 +139,7 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return false };
         let is_retried = matches!(call.owner, Owner::Client { .. })
             && call.effect.is_repeatable()
+            && call.policy(&self.config).retry.attempts > 1
             && call.uncounted < defaults::DEAD_CONNECTION_ANSWERS;
         if !is_retried {
             return false;

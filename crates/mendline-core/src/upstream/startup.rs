@@ -64,7 +64,11 @@ impl Upstream {
         if message.method() == Method::Initialize {
             self.answer_initialize_from_cache(client, request, message, cx)
         } else {
-            self.answer_from_cache(client, request, message, cx)
+            let is_answered = self.answer_from_cache(client, request, message, cx);
+            if is_answered {
+                self.link.wake(cx);
+            }
+            is_answered
         }
     }
 
@@ -106,10 +110,13 @@ impl Upstream {
             return;
         }
         let handshake = call.message.clone();
-        let Some(answer) = provisional_answer(&handshake, &self.config.name, problem.as_ref()) else { return };
+        let Some(answer) = provisional_answer(&handshake, &self.config.name, problem.as_ref(), self.wants_login) else {
+            return;
+        };
         let took = cx.now.since(call.arrived);
         let was_out = std::mem::take(&mut call.is_out);
-        cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, was_out, took });
+        let method = Method::Initialize;
+        cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, method, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is in flight and must not be sent twice: it becomes an internal request.
             call.owner = Owner::Us(InternalRequest::Handshake);
@@ -120,7 +127,12 @@ impl Upstream {
             self.arm(key, cx);
         } else {
             drop(self.take(key, cx));
-            self.initialize_in_background(handshake, cx);
+            if self.config.reconnect.is_by_itself() || !self.link.has_failed() {
+                self.initialize_in_background(handshake, cx);
+            } else {
+                // The next call dials it.
+                self.session.keep(handshake);
+            }
         }
         self.send_provisional_handshake(client, request, answer, cx);
     }
@@ -135,7 +147,8 @@ impl Upstream {
         }
         if let Some(call) = self.take(key, cx) {
             let (took, was_out) = (cx.now.since(call.arrived), call.is_out);
-            cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, was_out, took });
+            let method = call.method();
+            cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, method, was_out, took });
         }
         true
     }
@@ -202,7 +215,6 @@ impl Upstream {
             self.resync_due = true;
         }
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
-        self.link.wake(cx);
         if self.is_open() {
             self.resync_lists(cx);
         }
@@ -290,9 +302,13 @@ impl Upstream {
 }
 
 /// A provisional answer to a handshake, with values that are safe for any server.
-fn provisional_answer(handshake: &Message, name: &str, problem: Option<&Reason>) -> Option<Message> {
+fn provisional_answer(handshake: &Message, name: &str, problem: Option<&Reason>, needs_login: bool) -> Option<Message> {
     let changes = || json!({ "listChanged": true });
     let problem = problem.map_or_else(|| "it has not answered yet".to_owned(), Reason::to_string);
+    let instructions = match needs_login {
+        true => words::login_missing(name, &problem),
+        false => words::not_started(name, &problem),
+    };
     let answer = json!({
         "jsonrpc": "2.0",
         "id": 0,
@@ -300,7 +316,7 @@ fn provisional_answer(handshake: &Message, name: &str, problem: Option<&Reason>)
             "protocolVersion": handshake.get_str(&["protocolVersion"])?,
             "capabilities": { "tools": changes(), "prompts": changes(), "resources": changes() },
             "serverInfo": { "name": name, "version": "provisional" },
-            "instructions": words::not_started(name, &problem),
+            "instructions": instructions,
         },
     });
     Message::parse(Bytes::from(answer.to_string())).ok()

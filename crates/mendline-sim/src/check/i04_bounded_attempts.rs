@@ -9,12 +9,14 @@
 
 use std::time::Duration;
 
-use mendline_core::{Config, Moment};
+use mendline_core::config::Transport;
+use mendline_core::{Config, Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
 use crate::machine::EventKind;
 use crate::oracle::Oracle;
+use crate::server;
 
 #[derive(Clone, Default)]
 struct Traffic {
@@ -22,6 +24,8 @@ struct Traffic {
     incidents: u64,
     /// An incident that can affect several calls has begun, and no call was sent again for it yet.
     is_new: bool,
+    /// An unreadable answer leads to a verdict about the server.
+    over_http: bool,
 }
 
 /// Counters per upstream.
@@ -31,7 +35,12 @@ pub(super) struct BoundedAttempts {
 
 impl BoundedAttempts {
     pub(super) fn new(config: &Config) -> BoundedAttempts {
-        BoundedAttempts { traffic: vec![Traffic { is_new: true, ..Traffic::default() }; config.upstreams.len()] }
+        let traffic = config.upstreams.iter().map(|upstream| Traffic {
+            is_new: true,
+            over_http: upstream.transport != Transport::Child,
+            ..Traffic::default()
+        });
+        BoundedAttempts { traffic: traffic.collect() }
     }
 
     fn see_event(
@@ -48,7 +57,10 @@ impl BoundedAttempts {
             }
             // Refused calls are sent again once, and pauses pace them.
             EventKind::Retried(_) if matches!(reason, Some("session_lost")) => {}
-            EventKind::Retried(own) if *own || std::mem::take(&mut traffic.is_new) => {
+            EventKind::Retried(own)
+                if (*own && !(traffic.over_http && reason == Some("unreadable")))
+                    || std::mem::take(&mut traffic.is_new) =>
+            {
                 traffic.incidents += 1;
                 let grown = now.since(Moment::ZERO).as_secs() / Duration::from_secs(6).as_secs();
                 let allowed = traffic.calls / 10 + 11 + grown;
@@ -83,7 +95,10 @@ impl Check for BoundedAttempts {
         }
         let limit = record.terms.map_or(0, |terms| terms.attempts);
         let attempts = record.possibly_run() - record.overloaded;
-        if attempts > limit {
+        // A bridge without its server is not an available server; its answers cost no attempt until it is replaced.
+        let bridge_lost = record.replies.iter().filter(|reply| server::is_of_lost_bridge(reply)).count();
+        let free = if limit > 1 { bridge_lost.min(defaults::DEAD_CONNECTION_ANSWERS as usize) } else { 0 };
+        if attempts > limit + free as u32 {
             return Err(format!("{} ({}) was sent {attempts} times, {limit} are allowed", record.id, record.what));
         }
         self.traffic[record.upstream].calls += u64::from(record.whole == 1);

@@ -3,8 +3,8 @@
 //! While a link waits, is parked or is draining, a wake-up must be scheduled. After the last fault, every client that
 //! still calls is served again within its bound; the world reports `StillDown` when that time has passed.
 //!
-//! After a suspend or a network change, every waiting link is dialed at once, unless it was dialed often in the last
-//! minute.
+//! After a suspend or a network change, every waiting link is dialed at once. A link that was dialed often in the last
+//! minute keeps its pace, and one whose server asked for a pause keeps the pause.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -23,16 +23,20 @@ const STAGGER: Duration = defaults::STAGGER;
 pub(super) struct Alive {
     links: Vec<&'static str>,
     dials: Vec<VecDeque<Moment>>,
-    /// The links that must be dialed, and since when.
-    due_since: BTreeMap<usize, Moment>,
+    /// The links that must be dialed, and until when.
+    due_by: BTreeMap<usize, Moment>,
+    /// The ends of the pauses that servers asked for.
+    paused_until: BTreeMap<usize, Moment>,
 }
-
-/// Links with this many dials within a minute may wait.
-const OFTEN: usize = 5;
 
 impl Alive {
     pub(super) fn new(upstreams: usize) -> Alive {
-        Alive { links: vec!["Idle"; upstreams], dials: vec![VecDeque::new(); upstreams], due_since: BTreeMap::new() }
+        Alive {
+            links: vec!["Idle"; upstreams],
+            dials: vec![VecDeque::new(); upstreams],
+            due_by: BTreeMap::new(),
+            paused_until: BTreeMap::new(),
+        }
     }
 }
 
@@ -48,17 +52,25 @@ impl Check for Alive {
                 for (upstream, _) in self.links.iter().enumerate().filter(|(_, state)| waits(state)) {
                     let recent = &mut self.dials[upstream];
                     recent.retain(|dial| now - *dial < Duration::from_secs(60));
-                    if recent.len() < OFTEN {
-                        self.due_since.entry(upstream).or_insert(now);
+                    // One more than the burst may already be on its way.
+                    let paced = recent.back().filter(|_| recent.len() + 1 >= defaults::DIAL_BURST);
+                    let soon = paced.map_or(now, |last| now.max(*last + defaults::DIAL_PACE));
+                    let soon = self.paused_until.get(&upstream).map_or(soon, |until| soon.max(*until));
+                    if recent.len() + 1 < defaults::DIALS_PER_MINUTE {
+                        self.due_by.entry(upstream).or_insert(soon + STAGGER);
                     }
                 }
                 Ok(())
             }
-            Fact::Stopped | Fact::Closing => {
-                self.due_since.clear();
+            Fact::RetryAfter { upstream, wait } => {
+                self.paused_until.insert(*upstream, now + *wait);
                 Ok(())
             }
-            Fact::Settled { .. } if self.due_since.values().any(|since| now - *since > STAGGER) => {
+            Fact::Stopped | Fact::Closing => {
+                self.due_by.clear();
+                Ok(())
+            }
+            Fact::Settled { .. } if self.due_by.values().any(|due| now > *due) => {
                 Err("the network changed, but a waiting link was not dialed".into())
             }
             Fact::Emitted(event) => {
@@ -66,7 +78,7 @@ impl Check for Alive {
                     self.links[upstream] = to;
                     // The change from parked to waiting is only the first step.
                     if *to != "Waiting" {
-                        self.due_since.remove(&upstream);
+                        self.due_by.remove(&upstream);
                     }
                     if *to == "Dialing" {
                         self.dials[upstream].push_back(now);

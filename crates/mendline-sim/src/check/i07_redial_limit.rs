@@ -1,9 +1,11 @@
 //! I7 with a configured limit: the number of redials is exact, and zero means none.
 //!
 //! Without automatic reconnects, every dial has a reason: the first client, a call since the last loss, or the
-//! operator. With a configured number, the link is parked once an incident has used it up. The incident of this check
-//! is a lower bound of the incident of the engine: a link that was up for ten seconds ends it, and so does a change of
-//! connectivity.
+//! operator. With a number, the link is parked once an incident has used it up and has lasted as long as the configured
+//! delays. The incident of this check is a lower bound of the incident of the engine: a link that was up for ten seconds
+//! ends it, and so do an answered call and a change of connectivity.
+
+use std::time::Duration;
 
 use mendline_core::{Config, Moment, defaults};
 
@@ -13,8 +15,12 @@ use crate::machine::{EngineOutput, EventKind};
 use crate::oracle::Oracle;
 
 struct Choice {
-    /// Maximum number of redials; `None` if not configured.
+    /// Maximum number of redials; `None` without a limit.
     most: Option<u32>,
+    /// The shortest time of an incident before the link may be parked.
+    patience: Duration,
+    /// Start of the incident.
+    began: Option<Moment>,
     requested: bool,
     is_down: bool,
     redials: u32,
@@ -31,6 +37,10 @@ impl Choice {
         Ok(())
     }
 
+    fn end_incident(&mut self) {
+        (self.redials, self.began) = (0, None);
+    }
+
     fn lose(&mut self, to: &str, now: Moment) -> Result<(), String> {
         if std::mem::take(&mut self.renewed) {
             // A new configuration replaced the link; that is not a loss.
@@ -38,11 +48,12 @@ impl Choice {
             return Ok(());
         }
         if self.up_since.take().is_some_and(|since| now - since >= defaults::PROVEN) {
-            self.redials = 0;
+            self.end_incident();
         }
+        let began = *self.began.get_or_insert(now);
         (self.is_down, self.requested) = (true, false);
         match self.most {
-            Some(most) if to == "Waiting" && self.redials >= most => {
+            Some(most) if to == "Waiting" && self.redials >= most && now - began >= self.patience => {
                 Err(format!("it will be dialed again after {} redials, but the limit is {most}", self.redials))
             }
             _ => Ok(()),
@@ -60,9 +71,18 @@ impl RedialLimit {
     pub(super) fn new(config: &Config) -> RedialLimit {
         let choice = |upstream: &mendline_core::UpstreamConfig| {
             let policy = &upstream.reconnect;
-            let is_exact = policy.attempts == 0 || (policy.patience.is_zero() && policy.attempts < u32::MAX);
-            let most = is_exact.then_some(policy.attempts);
-            Choice { most, requested: true, is_down: false, redials: 0, up_since: None, renewed: false }
+            let most = (policy.attempts < u32::MAX).then_some(policy.attempts);
+            let patience = policy.patience;
+            Choice {
+                most,
+                patience,
+                began: None,
+                requested: true,
+                is_down: false,
+                redials: 0,
+                up_since: None,
+                renewed: false,
+            }
         };
         RedialLimit { upstreams: config.upstreams.iter().map(choice).collect(), stopping: false }
     }
@@ -82,13 +102,18 @@ impl Check for RedialLimit {
             Fact::Requested(EngineOutput::Renew(upstream)) => {
                 // The new configuration leads to another server.
                 let it = &mut self.upstreams[*upstream];
-                (it.requested, it.redials, it.is_down, it.renewed) = (true, 0, false, it.up_since.is_some());
+                it.end_incident();
+                (it.requested, it.is_down, it.renewed) = (true, false, it.up_since.is_some());
             }
-            Fact::ConnectivityChanged(_) => self.upstreams.iter_mut().for_each(|it| it.redials = 0),
+            Fact::ConnectivityChanged(_) => self.upstreams.iter_mut().for_each(Choice::end_incident),
             Fact::Stopped | Fact::Closing => self.stopping = true,
             Fact::Emitted(event) => {
-                let (Some(upstream), EventKind::Moved(from, to)) = (event.upstream, &event.kind) else { return Ok(()) };
+                let Some(upstream) = event.upstream else { return Ok(()) };
                 let it = &mut self.upstreams[upstream];
+                if matches!(event.kind, EventKind::Answered(_) | EventKind::AnsweredWithError(_)) {
+                    it.end_incident();
+                }
+                let EventKind::Moved(from, to) = &event.kind else { return Ok(()) };
                 match (*from, *to) {
                     // The detection of the dialect is part of the same dial.
                     ("Up", "Dialing" | "Draining") => {}

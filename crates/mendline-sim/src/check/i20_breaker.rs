@@ -1,13 +1,15 @@
 //! I20: a breaker rejects exactly the calls that it must.
 //!
-//! While a breaker is open, no call is sent. While it is half open, one call is sent at a time, until it ends or takes
-//! longer than the breaker was open; after enough answers the breaker closes. It opens only after the configured number
-//! of failures, and an overloaded server is not a failure. A call is rejected only by the breaker of its server or of
-//! its tool. An isolated upstream receives no call and is not dialed. (I6 checks that breakers close again.)
+//! While the breaker of a tool is open, no call of it is sent. While it is half open, one call is sent at a time, until
+//! it ends or takes longer than the breaker was open; after enough answers the breaker closes. It opens only after the
+//! configured number of failures, and an overloaded server is not a failure. A call is rejected only by the breaker of
+//! its tool or by the operator. An isolated upstream receives no call and is not dialed. (I6 checks that breakers close
+//! again.)
 //!
-//! A failure of this check is any request without an answer, which includes every failure of the engine.
+//! A failure of this check is any request without an answer and any answer that can be a failure, so that its count is
+//! an upper bound of that of the engine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mendline_core::port::ExchangeId;
@@ -19,28 +21,41 @@ use crate::fact::{Fact, Report, Via};
 use crate::machine::EventKind;
 use crate::oracle::{Oracle, Verdict};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
+    #[default]
     Closed,
     Open,
     HalfOpen,
-    Isolated,
 }
 
-struct Upstream {
-    /// Minimum number of failures before it may open.
-    least: u32,
+/// The breaker of one tool.
+#[derive(Default)]
+struct Tool {
     state: State,
-    failures: u32,
     open_for: Duration,
-    /// Number of answered calls that close it, and the current count.
-    enough: u32,
+    /// The failures of the upstream when it was last closed.
+    failures_before: u32,
+    /// Answered trials.
     answered: u32,
     /// Calls that were sent while it was half open, with their start.
     trials: BTreeMap<u64, Moment>,
-    passing: BTreeSet<u64>,
     was_open: bool,
-    tools_open: BTreeSet<String>,
+}
+
+struct Upstream {
+    /// Minimum number of failures before a breaker may open.
+    least: u32,
+    /// Number of answered calls that close it.
+    enough: u32,
+    /// Results can be failures.
+    counts_results: bool,
+    failures: u32,
+    tools: BTreeMap<String, Tool>,
+    /// The tools of open calls.
+    calls: BTreeMap<u64, String>,
+    is_isolated: bool,
+    was_isolated: bool,
 }
 
 /// The state of the breakers.
@@ -57,15 +72,13 @@ impl BreakerRules {
                 let share = f64::from(policy.window_calls) * (1.0 - policy.success_rate);
                 policy.failures.min(share.ceil() as u32)
             }),
-            state: State::Closed,
-            failures: 0,
-            open_for: Duration::ZERO,
             enough: it.breaker.map_or(1, |policy| policy.successes),
-            answered: 0,
-            trials: BTreeMap::new(),
-            passing: BTreeSet::new(),
-            was_open: false,
-            tools_open: BTreeSet::new(),
+            counts_results: it.breaker.is_some_and(|policy| policy.count_tool_errors),
+            failures: 0,
+            tools: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            is_isolated: false,
+            was_isolated: false,
         };
         BreakerRules { upstreams: config.upstreams.iter().map(upstream).collect(), asked: BTreeMap::new() }
     }
@@ -74,32 +87,45 @@ impl BreakerRules {
 impl Upstream {
     fn observe(&mut self, what: &EventKind, now: Moment) -> Result<(), String> {
         match what {
-            EventKind::Accepted(call, true) => {
-                self.passing.insert(*call);
+            EventKind::Accepted(call, Some(tool)) => {
+                self.calls.insert(*call, tool.clone());
             }
             EventKind::Answered(call) => {
-                self.answered += u32::from(self.trials.len() == 1 && self.trials.contains_key(call));
+                self.failures += u32::from(self.counts_results);
+                if let Some(tool) = self.tool_of(*call) {
+                    tool.answered += u32::from(tool.trials.len() == 1 && tool.trials.contains_key(call));
+                }
                 self.end(*call);
             }
-            EventKind::Ended(call) | EventKind::AnsweredWithError(call) => self.end(*call),
+            EventKind::Ended(call) | EventKind::AnsweredWithError(call) => {
+                self.failures += 1;
+                self.end(*call);
+            }
             EventKind::Sent(call) => return self.send(*call, now),
-            EventKind::Opened(None, open_for) => {
-                if self.state == State::Closed && self.failures < self.least {
-                    return Err(format!(
-                        "the breaker opened after {} failures; the minimum is {}",
-                        self.failures, self.least
-                    ));
+            EventKind::Opened(Some(tool), open_for) => {
+                let (failures, least) = (self.failures, self.least);
+                let it = self.tools.entry(tool.clone()).or_default();
+                // The call that opens it ends right after.
+                let failures = failures - it.failures_before + 1;
+                if it.state == State::Closed && failures < least {
+                    return Err(format!("the breaker of {tool} opened after {failures} failures of at least {least}"));
                 }
-                (self.state, self.open_for, self.failures, self.was_open) = (State::Open, *open_for, 0, true);
-                self.trials.clear();
+                (it.state, it.open_for, it.was_open) = (State::Open, *open_for, true);
+                it.trials.clear();
             }
-            EventKind::HalfOpened(None) => (self.state, self.answered) = (State::HalfOpen, 0),
-            EventKind::Closed(None) | EventKind::Resumed => (self.state, self.failures) = (State::Closed, 0),
-            EventKind::Isolated => (self.state, self.was_open) = (State::Isolated, true),
-            EventKind::Opened(Some(tool), _) => {
-                self.tools_open.insert(tool.clone());
+            EventKind::HalfOpened(Some(tool)) => {
+                let it = self.tools.entry(tool.clone()).or_default();
+                (it.state, it.answered) = (State::HalfOpen, 0);
             }
-            EventKind::Moved(from, "Dialing") if self.state == State::Isolated && *from != "Up" => {
+            EventKind::Closed(Some(tool)) => {
+                let failures = self.failures;
+                let it = self.tools.entry(tool.clone()).or_default();
+                (it.state, it.failures_before) = (State::Closed, failures);
+            }
+            EventKind::Opened(None, _) => return Err("the breaker of the whole server opened by itself".into()),
+            EventKind::Resumed => self.is_isolated = false,
+            EventKind::Isolated => (self.is_isolated, self.was_isolated) = (true, true),
+            EventKind::Moved(from, "Dialing") if self.is_isolated && *from != "Up" => {
                 return Err("it is isolated, but was dialed".into());
             }
             _ => {}
@@ -107,26 +133,35 @@ impl Upstream {
         Ok(())
     }
 
+    fn tool_of(&mut self, call: u64) -> Option<&mut Tool> {
+        self.tools.get_mut(self.calls.get(&call)?)
+    }
+
     fn end(&mut self, call: u64) {
-        self.passing.remove(&call);
-        self.trials.remove(&call);
+        if let Some(tool) = self.tool_of(call) {
+            tool.trials.remove(&call);
+        }
+        self.calls.remove(&call);
     }
 
     fn send(&mut self, call: u64, now: Moment) -> Result<(), String> {
-        match self.state {
-            State::Isolated => Err(format!("call {call} was sent to an isolated upstream")),
-            _ if self.passing.contains(&call) => Ok(()),
-            State::Open => Err(format!("call {call} was sent while the breaker is open")),
-            State::HalfOpen if self.answered >= self.enough => {
-                Err(format!("{} calls were answered, but the breaker is still half open", self.answered))
+        let (enough, is_isolated) = (self.enough, self.is_isolated);
+        if is_isolated && self.calls.contains_key(&call) {
+            return Err(format!("call {call} was sent to an isolated upstream"));
+        }
+        let Some(tool) = self.tool_of(call) else { return Ok(()) };
+        match tool.state {
+            State::Open => Err(format!("call {call} was sent while the breaker of its tool is open")),
+            State::HalfOpen if tool.answered >= enough => {
+                Err(format!("{} calls were answered, but the breaker is still half open", tool.answered))
             }
             State::HalfOpen => {
-                let open_for = self.open_for;
-                let other = self.trials.iter().find(|(other, began)| **other != call && now - **began < open_for);
+                let open_for = tool.open_for;
+                let other = tool.trials.iter().find(|(other, began)| **other != call && now - **began < open_for);
                 if let Some((other, _)) = other {
                     return Err(format!("call {call} was sent while call {other} is the trial of a half-open breaker"));
                 }
-                self.trials.insert(call, now);
+                tool.trials.insert(call, now);
                 Ok(())
             }
             State::Closed => Ok(()),
@@ -171,7 +206,8 @@ impl Check for BreakerRules {
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } if failure.cause == "breaker_open" => {
                 let record = oracle.of(*key);
                 let it = &self.upstreams[record.upstream];
-                if !record.twin && !it.was_open && !it.tools_open.contains(record.what) {
+                let was_open = it.tools.get(record.what).is_some_and(|tool| tool.was_open);
+                if !record.twin && !it.was_isolated && !was_open {
                     return Err(format!("{} ({}) was rejected, but not by its own breaker", record.id, record.what));
                 }
             }

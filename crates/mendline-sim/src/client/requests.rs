@@ -158,7 +158,11 @@ impl Client {
                 key.0
             ),
             "initialize" => {
-                r#""protocolVersion":"2025-11-25","capabilities":{"sampling":{},"roots":{},"elicitation":{}},"clientInfo":{"name":"sim","version":"0"}"#.into()
+                // Half of the clients give up early, so that their grace is short.
+                let name = if key.0.is_multiple_of(2) { "codex-sim" } else { "sim" };
+                format!(
+                    r#""protocolVersion":"2025-11-25","capabilities":{{"sampling":{{}},"roots":{{}},"elicitation":{{}}}},"clientInfo":{{"name":"{name}","version":"0"}}"#
+                )
             }
             "resources/subscribe" | "resources/unsubscribe" if self.workload.varied => {
                 format!(r#""uri":"note:{}""#, self.rng.below(12))

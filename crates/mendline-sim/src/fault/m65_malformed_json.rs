@@ -17,7 +17,7 @@ impl Fault for MalformedJson {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         // A truncated answer without its id leaves its call unanswered, and the call keeps its slot until its deadline;
         // with few slots the recovery would be late.
-        world.hosts[at].faults.malformed_json = world.hosts[at].call_slots > 10;
+        world.hosts[at].faults.malformed_json = world.hosts[at].call_slots > 16;
         None
     }
 }

@@ -1,4 +1,5 @@
-//! The HTTP server restarts: its sessions, streams and connections are lost, and connections are refused for a while.
+//! The HTTP server restarts: its sessions, streams and connections are lost, and connections are refused for a while,
+//! or another instance takes over at once.
 
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ impl Fault for ServerRestart {
         if site.faults.connect == ConnectResult::Refused {
             site.faults.connect = ConnectResult::Connects;
             return Some(world.rng.millis(1_000, 30_000));
+        }
+        if world.rng.percent(50) {
+            world.restart(at);
+            return Some(world.rng.millis(500, 10_000));
         }
         site.faults.connect = ConnectResult::Refused;
         world.restart(at);

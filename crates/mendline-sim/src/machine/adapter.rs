@@ -349,8 +349,8 @@ macro_rules! adapter {
                     Event::AnsweredFromCatalogue { method: Method::Initialize, .. } => EventKind::InitializeFromCatalogue,
                     Event::LinkStateChanged { from, to, .. } => EventKind::Moved(state(*from), state(*to)),
                     Event::MessageDropped { why, .. } => EventKind::Dropped(reason(*why)),
-                    Event::CallAccepted { call, method, .. } => {
-                        EventKind::Accepted(*call, matches!(method, Method::Ping | Method::SubscriptionsListen))
+                    Event::CallAccepted { call, tool, .. } => {
+                        EventKind::Accepted(*call, tool.as_ref().map(|tool| tool.as_str().to_owned()))
                     }
                     Event::AttemptStarted { call, .. } => EventKind::Sent(*call),
                     Event::CallRetried { outcome, why, .. } => {

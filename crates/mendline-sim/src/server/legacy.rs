@@ -44,6 +44,8 @@ impl EraRules for Legacy {
                 *self = Legacy::Ready;
                 Admission::Accepted
             }
+            // It is sent again if its connection broke: it may have arrived.
+            (Method::Initialized, Legacy::Ready) => Admission::Accepted,
             (Method::Initialized, _) => {
                 violations.push("received notifications/initialized out of order".into());
                 Admission::Accepted

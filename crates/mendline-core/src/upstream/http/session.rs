@@ -29,6 +29,11 @@ impl Http {
         self.exchanges.get(&id)?.session.as_deref().map(Into::into)
     }
 
+    /// The id of the current session.
+    pub(in crate::upstream) fn session_id(&self) -> Option<&Arc<str>> {
+        self.session.as_ref()
+    }
+
     /// Uses the session of a handshake that was answered like this.
     pub(in crate::upstream) fn adopt_session(&mut self, session: Option<Arc<str>>, answer: &Message) {
         self.session = session;
