@@ -238,7 +238,7 @@ const AUTO_RECONNECT_KEYS: &[Key] = &[
         "Attempts before the server is parked; -1: no limit.",
     ),
     key("initialRetryDelay", Kind::Duration(MILLISECOND), "up to 200ms", "The delay before the first attempt."),
-    key("maxRetryDelay", Kind::Duration(MILLISECOND), "30s; 5s at most while a call waits", "The maximum delay."),
+    key("maxRetryDelay", Kind::Duration(MILLISECOND), "30s; 2.4s at most while a call waits", "The maximum delay."),
     key("backoffMultiplier", Kind::Number(1.0, 1000.0), "2", "Factor between consecutive delays."),
     key("silent", Kind::Flag, "true", "false: notify the client."),
 ];
@@ -246,7 +246,12 @@ const AUTO_RECONNECT_KEYS: &[Key] = &[
 const TIMEOUTS: Key = key("timeouts", Kind::Block(TIMEOUTS_KEYS), "", "Timeouts.");
 const TIMEOUTS_KEYS: &[Key] = &[
     key("connect", Kind::Duration(MILLISECOND), "5s", "Connecting to a URL."),
-    key("handshake", Kind::Duration(MILLISECOND), "1m for a command, 10s for a URL", "The handshake of a new session."),
+    key(
+        "handshake",
+        Kind::Duration(MILLISECOND),
+        "1m for a command, 10s for a URL and for a command that has started before",
+        "Every handshake with the server.",
+    ),
     key(
         "attempt",
         Kind::Duration(MILLISECOND),
@@ -261,7 +266,7 @@ const TIMEOUTS_KEYS: &[Key] = &[
 const RETRY: Key = key("retry", Kind::Block(RETRY_KEYS), "", "Retries of calls.");
 const RETRY_KEYS: &[Key] = &[
     key("maxAttempts", Kind::Integer(1, 10), "3", "Maximum number of attempts, when a retry is safe."),
-    key("initialDelay", Kind::Duration(MILLISECOND), "100ms", "The first delay; it doubles, with jitter."),
+    key("initialDelay", Kind::Duration(MILLISECOND), "500ms", "The first delay; half of it is random, and it doubles."),
     key("maxDelay", Kind::Duration(MILLISECOND), "5s", "The maximum delay."),
     key(
         "codes",
@@ -272,7 +277,7 @@ const RETRY_KEYS: &[Key] = &[
 ];
 
 const CIRCUIT_BREAKER: Key =
-    key("circuitBreaker", Kind::Block(CIRCUIT_BREAKER_KEYS), "", "Rejects calls to an unhealthy server or tool.");
+    key("circuitBreaker", Kind::Block(CIRCUIT_BREAKER_KEYS), "", "Rejects calls of a tool that keeps failing.");
 const CIRCUIT_BREAKER_KEYS: &[Key] = &[
     key("enabled", Kind::Flag, "true", "false: disabled."),
     key("failureThreshold", Kind::Integer(1, 10_000), "5", "Consecutive failures that open it …"),

@@ -25,6 +25,9 @@ pub const HANDSHAKE_HTTP: Duration = Duration::from_secs(10);
 /// The same for a server that has come up before: nothing is downloaded again, and a server that hangs is replaced.
 /// Set by the same.
 pub const HANDSHAKE_AGAIN: Duration = Duration::from_secs(10);
+/// Handshakes without an answer in that time, after which a restarted server gets the time of a first start: it may be
+/// slow rather than hang.
+pub const MISSED_HANDSHAKES: u32 = 4;
 
 // Streams over HTTP
 

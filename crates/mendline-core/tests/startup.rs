@@ -462,6 +462,48 @@ fn r11_restarted_child_that_hangs_is_replaced_sooner() {
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
+/// Kills the child and dials the next one, which does not answer its handshake.
+fn restart_without_answer(stage: &mut Stage) {
+    stage.die(stage.written);
+    stage.next_dial();
+    stage.accept_dial();
+    assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
+}
+
+#[test]
+fn r11_server_that_started_slowly_gets_as_long_again() {
+    let mut stage = Stage::up();
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.advance(Duration::from_secs(7));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.client_reads().unwrap();
+    stage.client_sends(INITIALIZED);
+    stage.server_reads().unwrap();
+    restart_without_answer(&mut stage);
+    stage.advance(defaults::HANDSHAKE - Duration::from_millis(1));
+    assert_eq!(stage.state(), LinkState::Up);
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(stage.state(), LinkState::Draining);
+}
+
+#[test]
+fn r11_server_that_misses_four_handshakes_gets_the_time_of_a_first_start() {
+    let mut stage = Stage::up();
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_answers(HANDSHAKE_RESULT);
+    stage.client_reads().unwrap();
+    stage.client_sends(INITIALIZED);
+    stage.server_reads().unwrap();
+    for missed in 0..defaults::MISSED_HANDSHAKES {
+        restart_without_answer(&mut stage);
+        stage.advance(defaults::HANDSHAKE_AGAIN);
+        assert_eq!(stage.state(), LinkState::Draining, "after {missed}");
+    }
+    restart_without_answer(&mut stage);
+    stage.advance(defaults::HANDSHAKE - Duration::from_millis(1));
+    assert_eq!(stage.state(), LinkState::Up);
+}
+
 // ---- the grace of the first handshake ----
 
 /// Returns the time until the first handshake of a client with this name is answered.

@@ -11,11 +11,11 @@ use super::values::{duration, rate_limit, threshold};
 #[derive(Args)]
 #[command(next_help_heading = "Circuit breaker and rate limit")]
 pub(super) struct ProtectionFlags {
-    /// Turn the circuit breaker off: never reject calls because a server or a tool keeps failing
+    /// Turn the circuit breaker off: never reject calls because a tool keeps failing
     #[arg(long, conflicts_with_all = ["breaker_threshold", "breaker_reset", "count_tool_errors"])]
     no_breaker: bool,
 
-    /// Failures in a row, of the server or of one of its tools, that open the circuit breaker [default: 5]
+    /// Failed calls of a tool in a row that open its circuit breaker [default: 5]
     #[arg(long, value_name = "N", value_parser = threshold, allow_negative_numbers = true)]
     breaker_threshold: Option<u32>,
 

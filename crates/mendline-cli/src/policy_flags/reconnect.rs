@@ -24,7 +24,7 @@ pub(super) struct ReconnectFlags {
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     initial_retry_delay: Option<Duration>,
 
-    /// Longest delay between two attempts [default: 30s; at most 5s while a call waits]
+    /// Longest delay between two attempts [default: 30s; at most 2.4s while a call waits]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     max_retry_delay: Option<Duration>,
 

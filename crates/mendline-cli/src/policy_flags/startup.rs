@@ -8,7 +8,7 @@ use mendline::decisions::config::Startup;
 #[command(next_help_heading = "Startup and cache")]
 pub(super) struct StartupFlags {
     /// at-once: answer the client's handshake and lists from the cache while the server starts, without a cache after
-    /// three seconds; wait: leave the handshake to the server [default: at-once]
+    /// 20 seconds, or 3 after a failure; wait: leave the handshake to the server [default: at-once]
     #[arg(long, value_name = "at-once|wait", value_enum, hide_possible_values = true)]
     startup: Option<StartupFlag>,
 

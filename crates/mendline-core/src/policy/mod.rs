@@ -7,7 +7,7 @@
 //!      │
 //!   accept ──── stopping, isolated, parked ─────────────────────► failed at once
 //!      │
-//!   breaker ─── the server's or the tool's is open ─────────────► failed at once, with a retry hint
+//!   breaker ─── the tool's is open, or isolated ────────────────► failed at once, with a retry hint
 //!      │            half open: one call is the trial
 //!   pause,  ─── its slot comes after its deadline ──────────────► failed at once, with a retry hint
 //!   rate limit

@@ -56,7 +56,7 @@ impl Upstream {
         let effect = self.tools.effect_of(&message);
         cx.ledger.charge(message.text().len());
         let mut call = Call::new(Owner::Us(internal), message, effect, cx.now);
-        call.is_repeated = self.is_initialized_once;
+        call.is_repeated = self.is_initialized_once && self.link.starts_within(self.config.timeouts.handshake_again);
         let Some(key) = self.calls.insert(call) else { return };
         self.internal_requests += 1;
         self.enqueue(key);
@@ -129,6 +129,7 @@ impl Upstream {
         let (Some(link), Some(_)) = (self.link.current(), self.take(key, cx)) else { return };
         cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: Reason::TimedOut { after: None } });
         self.session.lose();
+        self.link.note_missed_handshake();
         self.drain_link(HandshakeError::TimedOut.into(), EndedBy::Us, cx);
     }
 

@@ -110,6 +110,10 @@ pub struct Link {
     stderr_tail: StderrTail,
     /// The time of the last report that the link is parked.
     reported_parked: Option<Moment>,
+    /// The longest time from a dial to the first answer.
+    slowest_start: Duration,
+    /// Consecutive handshakes without an answer in time.
+    missed_handshakes: u32,
 }
 
 impl Link {
@@ -138,6 +142,8 @@ impl Link {
             last_failure: None,
             stderr_tail: StderrTail::default(),
             reported_parked: None,
+            slowest_start: Duration::ZERO,
+            missed_handshakes: 0,
         }
     }
 
@@ -265,8 +271,21 @@ impl Link {
         self.health.served |= is_clients;
         if !std::mem::replace(&mut self.health.answered, true) {
             let after = cx.now.since(self.dialed);
+            self.slowest_start = self.slowest_start.max(after);
+            self.missed_handshakes = 0;
             cx.emit(Event::UpstreamReady { upstream: self.upstream, link: self.id(), after });
         }
+    }
+
+    /// Records a handshake without an answer in time.
+    pub fn note_missed_handshake(&mut self) {
+        self.missed_handshakes = self.missed_handshakes.saturating_add(1);
+    }
+
+    /// Returns whether the server can be expected to answer a handshake within this time. One that was slower before,
+    /// or that has missed it repeatedly, needs longer to start.
+    pub fn starts_within(&self, limit: Duration) -> bool {
+        self.slowest_start * 2 <= limit && self.missed_handshakes < defaults::MISSED_HANDSHAKES
     }
 
     /// Records a client that has just started: it waits for the server.
