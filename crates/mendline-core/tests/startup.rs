@@ -686,13 +686,15 @@ fn fresh_cached_modern_list_is_used_until_ttl() {
 }
 
 #[test]
-fn cached_legacy_verdict_answers_modern_probe() {
-    let mut stage = Stage::up();
-    stage.client_sends(&modern(1, "server/discover", ""));
-    let id = stage.server_reads().unwrap()["id"].clone();
-    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
-    stage.advance(defaults::CACHE_AFTER);
-    let mut stage = Stage::with_cache(stage.saved, |_| {});
-    stage.client_sends(&modern(1, "server/discover", ""));
-    assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601);
+fn r29_any_refusal_of_modern_probe_is_cached() {
+    for code in [-32601, -32602, -32600, -32000] {
+        let mut stage = Stage::up();
+        stage.client_sends(&modern(1, "server/discover", ""));
+        let id = stage.server_reads().unwrap()["id"].clone();
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"what?"}}}}"#));
+        stage.advance(defaults::CACHE_AFTER);
+        let mut stage = Stage::with_cache(stage.saved, |_| {});
+        stage.client_sends(&modern(1, "server/discover", ""));
+        assert_eq!(stage.client_reads().expect("at once")["error"]["code"], code);
+    }
 }

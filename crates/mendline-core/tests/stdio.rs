@@ -212,6 +212,28 @@ fn only_certain_errors_report_dead_connection() {
 }
 
 #[test]
+fn r21_bridge_that_cannot_post_is_replaced_and_reads_resent() {
+    let mut stage = initialized();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"note:1"}}"#);
+    let error = r#"{"code":-32000,"message":"Error POSTing to endpoint (HTTP 404): no session"}"#;
+    for answer in 0..3 {
+        let id =
+            stage.server_reads().unwrap_or_else(|| panic!("it is sent again after {answer} answers"))["id"].clone();
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#));
+        assert_eq!(stage.client_reads(), None, "the client does not get it");
+        stage.advance(Duration::from_secs(4));
+    }
+    assert_eq!(stage.state(), LinkState::Draining, "the bridge is replaced");
+    stage.die(stage.written);
+    stage.next_dial();
+    stage.accept_dial();
+    stage.server_answers(r#"{"protocolVersion":"2025-11-25","capabilities":{}}"#);
+    assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
+    assert_eq!(stage.server_answers(r#"{"contents":[]}"#)["method"], "resources/read");
+    assert_eq!(stage.client_reads().unwrap()["id"], 5);
+}
+
+#[test]
 fn connection_errors_do_not_prove_bridge_alive() {
     let mut stage = Stage::up();
     stage.client_sends(&call("1", "create_note"));

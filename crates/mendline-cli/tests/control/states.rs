@@ -207,7 +207,7 @@ fn open_breaker_shows_reason_and_next_trial() {
     let server = stage.until("sick", "one was rejected", |server| server["calls"]["tools"]["rejected"] == 1);
     assert_eq!(server["calls"]["tools"]["unknown"], 2, "{server:#}");
     stage.query_until(&["status"], |output| {
-        output.stdout.contains("open ") && output.stdout.contains("breaker: 2 calls in a row have failed")
+        output.stdout.contains("create_note open") && output.stdout.contains("2 calls in a row have failed")
     });
 }
 

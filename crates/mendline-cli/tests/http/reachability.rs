@@ -53,7 +53,8 @@ fn n05_missing_server_is_reported_as_not_sent() {
     let site = Site::start(json_answers());
     let proxy = site.proxy();
     close(&proxy);
-    let mut client = run(&format!("http://{}/mcp", proxy.address()), &["--call-timeout", "1s"], &[]);
+    let mut client =
+        run(&format!("http://{}/mcp", proxy.address()), &["--call-timeout", "1s", "--startup", "wait"], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");

@@ -180,7 +180,8 @@ fn n08_unfinished_tls_handshake_is_reported_as_not_sent() {
     let proxy = site.proxy();
     let url = format!("https://{}/mcp", proxy.address());
     proxy.add(Direction::Both, Toxic::BlackHole(BlackHole {}));
-    let mut client = trusted.run(&url, &["--connect-timeout", "300ms", "--call-timeout", "1500ms"]);
+    let mut client =
+        trusted.run(&url, &["--connect-timeout", "300ms", "--call-timeout", "1500ms", "--startup", "wait"]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
@@ -193,7 +194,7 @@ fn n08_unfinished_tls_handshake_is_reported_as_not_sent() {
 fn plain_server_at_https_url_is_not_reported_as_untrusted() {
     let site = Site::start(json_answers());
     let url = site.url().replace("http://", "https://");
-    let mut client = run(&url, &["--call-timeout", "1s"], &[]);
+    let mut client = run(&url, &["--call-timeout", "1s", "--startup", "wait"], &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
     assert_eq!(error["data"]["outcome"], "not_sent", "{error}");

@@ -610,9 +610,7 @@ impl Upstream {
             }
             self.fail(key, Cause::NeedsLogin, Outcome::NotSent, why.clone(), cx);
         }
-        if self.link.is_up() {
-            self.watch_login(cx);
-        }
+        self.watch_login(cx);
     }
 
     fn has_grace(&self, key: Key) -> bool {
@@ -625,7 +623,11 @@ impl Upstream {
         let doubled = defaults::LOGIN_PROBE * 2u32.saturating_pow(self.availability.login_probes.min(16));
         self.availability.login_probes += 1;
         let wait = doubled.min(defaults::LOGIN_PROBE_CAP);
-        self.availability.timer = cx.wake_in(wait, Alarm::Availability(self.id));
+        // A server that is dialed is not dialed before, either.
+        self.link.postpone_until(cx.now + wait, cx);
+        if self.link.is_up() {
+            self.availability.timer = cx.wake_in(wait, Alarm::Availability(self.id));
+        }
     }
 
     /// Handles a call that was refused for want of a login. It is answered at once; a probe shows whether this holds for

@@ -93,6 +93,7 @@ impl Link {
         self.incident = None;
         self.health = Health::default();
         self.exits.clear();
+        self.not_before = Moment::ZERO;
         match self.state {
             _ if self.stopped => {}
             LinkState::Waiting | LinkState::Parked => {
