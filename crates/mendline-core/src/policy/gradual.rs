@@ -24,7 +24,7 @@ pub struct Gradual {
 
 impl Gradual {
     /// One call is admitted.
-    pub fn new() -> Gradual {
+    pub fn beginning() -> Gradual {
         Gradual { left: 1, next: 2, sent: None }
     }
 
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn each_answer_admits_twice_as_many_calls() {
-        let mut admission = Gradual::new();
+        let mut admission = Gradual::beginning();
         let now = Moment(5);
         let mut sent = Vec::new();
         for _ in 0..4 {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn another_call_follows_after_a_second_without_an_answer() {
-        let mut admission = Gradual::new();
+        let mut admission = Gradual::beginning();
         let now = Moment(5);
         admission.note_sent(now);
         assert_eq!(admission.opens_at(now), now + PATIENCE);

@@ -383,7 +383,7 @@ impl Upstream {
         }
         let why = verdict.reason();
         match sign {
-            Sign::LoginRequired => self.login_required(why, cx),
+            Sign::LoginRequired => self.login_required(&why, cx),
             Sign::Overloaded => self.probe_overloaded(cx),
             Sign::Unknown => self.probe_refused(why, cx),
             _ => self.away(why, cx),
@@ -523,7 +523,7 @@ impl Upstream {
             }
         }
         // A probe opens the gate while the server is away.
-        self.gate.admission = self.gate.admission.map(|_| Gradual::new());
+        self.gate.admission = self.gate.admission.map(|_| Gradual::beginning());
         // An outage is not the failure of a tool.
         self.availability.failed.clear();
         self.resolve(Condition::Away, cx);
@@ -596,7 +596,7 @@ impl Upstream {
     // ---- needs login ----
 
     /// Handles a probe or a handshake that was refused for want of a login: new calls are rejected until one succeeds.
-    pub(super) fn login_required(&mut self, why: Reason, cx: &mut Cx<'_>) {
+    pub(super) fn login_required(&mut self, why: &Reason, cx: &mut Cx<'_>) {
         self.wants_login = true;
         self.availability.why = Some(why.clone());
         if self.availability.condition != Condition::NeedsLogin {

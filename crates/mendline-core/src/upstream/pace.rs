@@ -25,7 +25,7 @@ impl Upstream {
     /// Starts or extends the pause that the server requests.
     pub(super) fn pause(&mut self, hint: Duration, is_unavailable: bool, cx: &mut Cx<'_>) {
         let hint = hint.max(defaults::PAUSE_MIN);
-        self.gate.admission = Some(Gradual::new());
+        self.gate.admission = Some(Gradual::beginning());
         self.gate.probes_first = is_unavailable;
         let Some(wait) = self.gate.pause.extend(hint, cx.now) else { return };
         self.gate.is_paused = true;

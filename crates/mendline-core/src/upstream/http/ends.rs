@@ -179,7 +179,7 @@ impl Upstream {
                 call.uncounted += 1;
                 self.end_attempt(key, evidence, &why, cx);
                 self.resend(key, evidence, cx.now, why.clone(), Incident::Free, cx);
-                self.login_required(why.clone(), cx);
+                self.login_required(&why, cx);
                 self.unreachable(why, false, cx);
             }
             Verdict::NeedsLogin(why) => {

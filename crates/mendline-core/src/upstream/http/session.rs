@@ -99,7 +99,7 @@ impl Upstream {
         }
         self.drop_sse_stream(cx);
         if needs_login {
-            self.login_required(why.clone(), cx);
+            self.login_required(&why, cx);
         }
         if let (Some(cause), false) = (cause, self.is_initialized_once) {
             // The waiting calls report it to their clients.

@@ -60,7 +60,7 @@ impl Upstream {
             (None, _) => LossReason::SseStreamNotOpened.into(),
         };
         if exchange.status == Some(401) {
-            self.login_required(why.clone(), cx);
+            self.login_required(&why, cx);
         }
         let Some(http) = &mut self.http else { return };
         // Only a response shows that the server does not support this transport. A broken connection shows nothing, and
