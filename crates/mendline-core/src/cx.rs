@@ -36,6 +36,8 @@ pub enum Alarm {
     Gate(UpstreamId),
     /// The next probe of a suspect server, or of one that needs a login.
     Availability(UpstreamId),
+    /// The tools of this upstream have changed, and their hints are not known.
+    Hints(UpstreamId),
     /// The catalogue is to be saved.
     Cache(UpstreamId),
     /// The drain is over.

@@ -57,6 +57,10 @@ pub const CLOSE_SESSION: Duration = Duration::from_secs(2);
 pub const LOOKUP: Duration = Duration::from_secs(5);
 /// Pages of that list that are read: the list may be endless.
 pub const LOOKUP_PAGES: u32 = 20;
+/// The time after a change of the tools in which the client may list them; then Mendline does, to know their hints.
+pub const HINTS_DELAY: Duration = Duration::from_secs(1);
+/// The shortest interval between two such lists: a server may announce changes without end.
+pub const HINTS_PAUSE: Duration = Duration::from_secs(10);
 
 // Retries
 
@@ -199,8 +203,6 @@ pub const GRACE: Duration = Duration::from_secs(20);
 pub const GRACE_IMPATIENT: Duration = Duration::from_secs(8);
 /// The time from the first failure to the provisional answer: a short fault passes within it.
 pub const GRACE_AFTER_FAILURE: Duration = Duration::from_secs(3);
-/// The longest wait of a list for a server that starts: many clients ask only once, and give up after thirty seconds.
-pub const LISTS: Duration = Duration::from_secs(20);
 /// The delay after the first change before the catalogue is saved: by then a client has read its first lists …
 pub const CACHE_AFTER: Duration = Duration::from_secs(2);
 /// … and the shortest interval between two saves: a server whose lists change all the time must not wear out a disk.
@@ -212,7 +214,7 @@ pub const CATALOGUE_ENTRIES: usize = 512;
 /// Restore requests (log level, subscriptions) in flight to a new session.
 pub const RESTORES: usize = 8;
 /// Internal requests in flight: the handshake, a ping, a lookup of the tools, four lists, and the restore requests.
-pub const INTERNAL_REQUESTS: usize = 7 + RESTORES;
+pub const INTERNAL_REQUESTS: usize = 8 + RESTORES;
 /// Pages of a list that are read to find out whether it has changed.
 pub const LIST_PAGES: u32 = 64;
 

@@ -311,6 +311,14 @@ pub enum Event {
         why: Reason,
         was_out: bool,
     },
+    /// The outcome of the attempt is unknown; the call waits until the hints of its tool are known.
+    HintsAwaited {
+        upstream: UpstreamId,
+        call: u64,
+        tool: Option<ToolName>,
+        why: Reason,
+        was_out: bool,
+    },
     /// The attempt was not sent; the call waits.
     CallReturned {
         upstream: UpstreamId,
@@ -449,6 +457,7 @@ impl Event {
             | Event::VerdictReached { upstream, .. }
             | Event::PingAnswered { upstream }
             | Event::VerdictAwaited { upstream, .. }
+            | Event::HintsAwaited { upstream, .. }
             | Event::ReconnectRequested { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }

@@ -216,7 +216,9 @@ impl UpstreamStatus {
                 self.out -= u64::from(*was_out);
                 self.retried += 1;
             }
-            Event::VerdictAwaited { was_out, .. } => self.out -= u64::from(*was_out),
+            Event::VerdictAwaited { was_out, .. } | Event::HintsAwaited { was_out, .. } => {
+                self.out -= u64::from(*was_out)
+            }
             Event::CallReturned { .. } => self.out -= 1,
             Event::LoginAccepted { .. } => self.needs_login = None,
             Event::PingAnswered { .. } => self.early += 1,

@@ -34,6 +34,7 @@ impl Event {
             | Event::AttemptEnded { .. }
             | Event::CallReturned { .. }
             | Event::VerdictAwaited { .. }
+            | Event::HintsAwaited { .. }
             | Event::PingAnswered { .. }
             | Event::VerdictReached { condition: Condition::Available | Condition::Suspect, .. }
             | Event::InternalRequestSent { .. }

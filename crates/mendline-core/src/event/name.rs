@@ -29,6 +29,7 @@ impl Event {
             Event::VerdictReached { .. } => "verdict_reached",
             Event::PingAnswered { .. } => "ping_answered",
             Event::VerdictAwaited { .. } => "verdict_awaited",
+            Event::HintsAwaited { .. } => "hints_awaited",
             Event::OutputSkipped { .. } => "output_skipped",
             Event::InternalRequestSent { .. } => "internal_request_sent",
             Event::InternalRequestFailed { .. } => "internal_request_failed",

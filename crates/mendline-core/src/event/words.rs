@@ -41,6 +41,9 @@ impl fmt::Display for Event {
             Event::VerdictAwaited { call, tool, why, .. } => {
                 write!(f, "{}: failed, waiting for the probe: {why}", CallAndTool(*call, tool))
             }
+            Event::HintsAwaited { call, tool, why, .. } => {
+                write!(f, "{}: failed, waiting for the hints of its tool: {why}", CallAndTool(*call, tool))
+            }
             Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),

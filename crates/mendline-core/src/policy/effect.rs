@@ -33,21 +33,22 @@ impl Effect {
 pub struct Tools {
     effects: BTreeMap<String, Effect>,
     configured: BTreeMap<String, Effect>,
+    /// All pages were listed since the last change.
+    is_complete: bool,
 }
 
 impl Tools {
     /// Reads the configured effects. They override the server's hints.
     pub fn new(configured: &BTreeMap<String, ToolPolicy>) -> Tools {
         let configured = configured.iter().filter_map(|(tool, policy)| Some((tool.clone(), policy.effect?))).collect();
-        Tools { effects: BTreeMap::new(), configured }
+        Tools { effects: BTreeMap::new(), configured, is_complete: false }
     }
 
     /// Applies a new configuration. The server's hints are kept if they are still trusted.
     pub fn reconfigure(&mut self, configured: &BTreeMap<String, ToolPolicy>, trust_hints: bool) {
-        let effects = std::mem::take(&mut self.effects);
-        *self = Tools::new(configured);
+        let old = std::mem::replace(self, Tools::new(configured));
         if trust_hints {
-            self.effects = effects;
+            (self.effects, self.is_complete) = (old.effects, old.is_complete);
         }
     }
 
@@ -68,11 +69,25 @@ impl Tools {
             };
             self.effects.insert(name.into_owned(), effect);
         }
+        self.is_complete = answer.get_str(&["nextCursor"]).is_none();
+    }
+
+    /// Returns whether the hints of all tools are known.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Returns whether the effect of this call is known: by the hints, by the configuration, or because it continues an
+    /// operation.
+    pub fn knows(&self, call: &Message) -> bool {
+        let is_configured = || call.get_str(&["name"]).is_some_and(|name| self.configured.contains_key(name.as_ref()));
+        self.is_complete || carries_state(call) || is_configured()
     }
 
     /// Forgets the hints: the server reports that its tools changed.
     pub fn forget(&mut self) {
         self.effects.clear();
+        self.is_complete = false;
     }
 
     /// The effect of a call.

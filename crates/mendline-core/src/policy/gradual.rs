@@ -20,23 +20,26 @@ pub struct Gradual {
     next: u64,
     /// The time of the last send.
     sent: Option<Moment>,
+    /// Only an answer admits a call.
+    is_blocked: bool,
 }
 
 impl Gradual {
     /// One call is admitted.
     pub fn beginning() -> Gradual {
-        Gradual { left: 1, next: 2, sent: None }
+        Gradual { left: 1, next: 2, sent: None, is_blocked: false }
     }
 
     /// No call is admitted before an answer.
     pub fn blocked() -> Gradual {
-        Gradual { left: 0, next: 2, sent: Some(Moment(u64::MAX)) }
+        Gradual { left: 0, next: 2, sent: None, is_blocked: true }
     }
 
-    /// The time at which the next call is admitted.
+    /// The time at which the next call is admitted; an estimate while it is blocked.
     pub fn opens_at(self, now: Moment) -> Moment {
         match self.sent {
             _ if self.left > 0 => now,
+            _ if self.is_blocked => now + PATIENCE,
             Some(sent) => now.max(sent + PATIENCE),
             None => now,
         }
@@ -50,6 +53,7 @@ impl Gradual {
 
     /// Records an answer. Returns the number of calls that it admits.
     pub fn note_answer(&mut self) -> u64 {
+        self.is_blocked = false;
         let admitted = self.next;
         self.left = self.left.saturating_add(admitted);
         self.next = self.next.saturating_mul(2);

@@ -196,18 +196,20 @@ impl Upstream {
     /// Handles a call of a client whose exchange ended without a response. It waits for the verdict, unless the verdict
     /// cannot change its answer.
     pub(super) fn call_failed(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get(key) else { return };
         let outcome = pending.evidence.outcome();
+        let lacks_hints = self.waits_for_hints(key, outcome);
+        let Some(call) = self.calls.get(key) else { return };
         let policy = &call.policy(&self.config).retry;
         let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
         let is_spent = decision == RetryDecision::Charged && call.counted() >= policy.attempts;
-        let is_decided = !pending.is_refusal && (decision == RetryDecision::Never || is_spent);
+        let is_final = decision == RetryDecision::Never && !lacks_hints;
+        let is_decided = !pending.is_refusal && (is_final || is_spent);
         let (is_first_handshake, message) = (call.grace.is_some(), call.message.clone());
         // A call of a client without a handshake is its own probe.
         let is_probe = self.availability.is_away()
             && self.link.state() == LinkState::Dialing
             && call.begun > self.availability.begun_before;
-        let is_decided = is_decided && (!is_probe || decision == RetryDecision::Never);
+        let is_decided = is_decided && (!is_probe || is_final);
         if let Some(call) = self.calls.get_mut(key).filter(|_| is_probe && outcome != Outcome::NotSent) {
             call.uncounted += 1;
         }
@@ -422,6 +424,12 @@ impl Upstream {
         let Some(call) = self.take(key, cx) else { return };
         if answer.kind() == Kind::Error {
             return self.away(Reason::Error, cx);
+        }
+        if self.runs(InternalRequest::Handshake) {
+            // The session was found to be lost meanwhile; the other handshake replaces it.
+            self.availability.step = ProbeStep::First;
+            self.availability.probed_session = Some(ProbedSession { session, handshake: call.message, answer });
+            return self.close_probed_session(cx);
         }
         let is_same = session.is_some() && self.http.as_ref().is_some_and(|http| http.session_id() == session.as_ref());
         let probed = ProbedSession { session, handshake: call.message, answer };
@@ -672,8 +680,11 @@ impl Upstream {
 
     /// Probes a server that answered 503 before the pause, so that no unsafe call meets another 503.
     pub(super) fn probe_after_pause(&mut self, cx: &mut Cx<'_>) {
-        let needs_no_probe = self.waiting.is_empty() || self.availability.condition != Condition::Available;
-        if needs_no_probe || !self.session.is_open() || self.is_probed_by_call() {
+        self.gate.probes_first = false;
+        let is_decided = self.availability.condition != Condition::Available;
+        if is_decided || !self.session.is_open() || self.is_probed_by_call() {
+            // A call goes first.
+            self.gate.admission = Some(Gradual::beginning());
             return;
         }
         if let Some(http) = &self.http {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mendline_wire::{Message, Method, Patch, Span, Spliced};
 
+use super::calls::Incident;
 use super::http::Stream;
 use super::internal::InternalRequest;
 use super::outbox::ByteRange;
@@ -54,6 +55,15 @@ pub enum SentOver {
     Exchange,
 }
 
+/// A lost attempt that is decided when the hints of its tool are known.
+#[derive(Debug)]
+pub struct AwaitedHints {
+    pub evidence: Evidence,
+    pub not_before: Moment,
+    pub why: Reason,
+    pub incident: Incident,
+}
+
 /// A failed attempt that waits for the verdict about the server.
 #[derive(Debug)]
 pub struct PendingVerdict {
@@ -88,6 +98,10 @@ pub struct Call {
     pub begun: u64,
     /// Its last attempt failed, and the verdict about the server is open.
     pub pending: Option<Box<PendingVerdict>>,
+    /// Its outcome is unknown, and the hints of its tool decide whether it is sent again.
+    pub awaited_hints: Option<Box<AwaitedHints>>,
+    /// The tools were listed to learn its effect.
+    pub is_looked_up: bool,
     /// An event has reported it as sent, and none as returned or ended.
     pub is_out: bool,
     /// The timeout of its tool, if it has its own.
@@ -121,8 +135,6 @@ pub struct Call {
     pub grace: Option<Moment>,
     /// A handshake with a server that has come up before.
     pub is_repeated: bool,
-    /// The longest wait for its upstream, if it is shorter than usual.
-    pub waits: Option<Duration>,
     /// The configuration at its arrival, if it has changed since.
     pinned: Option<Arc<UpstreamConfig>>,
 }
@@ -145,6 +157,8 @@ impl Call {
             attempt_started: now,
             begun: 0,
             pending: None,
+            awaited_hints: None,
+            is_looked_up: false,
             is_out: false,
             timeout: None,
             renewed: now,
@@ -163,7 +177,6 @@ impl Call {
             has_own_progress: false,
             grace: None,
             is_repeated: false,
-            waits: None,
             pinned: None,
         }
     }
@@ -224,7 +237,7 @@ impl Call {
         let timeouts = &self.policy(configured).timeouts;
         match self.owner {
             Owner::Us(InternalRequest::Ping | InternalRequest::Confirm) => Some(self.arrived + timeouts.ping),
-            Owner::Us(InternalRequest::Lookup) => Some(self.arrived + defaults::LOOKUP),
+            Owner::Us(InternalRequest::Lookup | InternalRequest::Hints) => Some(self.arrived + defaults::LOOKUP),
             Owner::Us(InternalRequest::Probe) => Some(self.arrived + defaults::PROBE),
             Owner::Us(_) => Some(self.attempt_started + self.handshake_timeout(timeouts)),
             Owner::Client { .. } if self.is_subscription() => None,
@@ -241,9 +254,7 @@ impl Call {
         match self.state {
             // A confirmed subscription waits without limit.
             State::Waiting { .. } if self.confirmed => None,
-            State::Waiting { since, .. } => {
-                Some(since + self.waits.map_or(timeouts.recovery, |waits| waits.min(timeouts.recovery)))
-            }
+            State::Waiting { since, .. } => Some(since + timeouts.recovery),
             State::Queued | State::Sent(_) => None,
         }
     }

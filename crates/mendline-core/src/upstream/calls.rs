@@ -10,7 +10,7 @@
 use mendline_wire::{Id, Method, Spliced, meta};
 
 use super::Upstream;
-use super::call::{Call, Owner, PendingVerdict, SentOver, State};
+use super::call::{AwaitedHints, Call, Owner, PendingVerdict, SentOver, State};
 use super::link::EndedBy;
 use super::outbox::Out;
 use crate::cx::{Alarm, Cx};
@@ -84,7 +84,8 @@ impl Upstream {
             }
             let key = self.waiting[index];
             let call = self.calls.get(key);
-            let is_time = match call.map(|call| (call.state, call.pending.is_some())) {
+            let is_undecided = |call: &Call| call.pending.is_some() || call.awaited_hints.is_some();
+            let is_time = match call.map(|call| (call.state, is_undecided(call))) {
                 Some((_, true)) => false,
                 Some((State::Waiting { not_before, .. }, _)) => not_before <= cx.now,
                 _ => true,
@@ -176,7 +177,7 @@ impl Upstream {
     }
 
     /// Sends a call again, or counts it as a failed call of its tool.
-    fn resend_or_count(
+    pub(super) fn resend_or_count(
         &mut self,
         key: Key,
         evidence: Evidence,
@@ -237,8 +238,12 @@ impl Upstream {
         incident: Incident,
         cx: &mut Cx<'_>,
     ) -> bool {
-        let Some(call) = self.calls.get_mut(key) else { return false };
         let outcome = evidence.outcome();
+        if self.waits_for_hints(key, outcome) {
+            self.hold_for_hints(key, AwaitedHints { evidence, not_before, why, incident }, cx);
+            return true;
+        }
+        let Some(call) = self.calls.get_mut(key) else { return false };
         let policy = &call.policy(&self.config).retry;
         let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
         if decision == RetryDecision::Never || (decision == RetryDecision::Charged && call.counted() >= policy.attempts)

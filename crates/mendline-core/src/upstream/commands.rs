@@ -10,7 +10,6 @@ use mendline_wire::{Message, Method, Patch, Spliced, meta};
 
 use super::Upstream;
 use super::call::{Call, Owner, State, describe};
-use super::resync::ListKind;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
@@ -103,7 +102,8 @@ impl Upstream {
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
-        let may_go = is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now);
+        let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
+        let may_go = is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now) && !probes_first;
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
         let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
         if is_full && evicted.is_none() {
@@ -122,12 +122,9 @@ impl Upstream {
         let effect = self.tools.effect_of(&message);
         let method = message.method();
         let grace = self.may_initialize_early(&message).then(|| cx.now + self.grace_of(&message));
-        let is_early_list =
-            self.provisional_handshake.is_some() && !self.ever_answered && ListKind::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
         (call.timeout, call.grace) = (timeout, grace);
-        call.waits = is_early_list.then_some(defaults::LISTS);
         let tool = self.tool_names.of(&call.message);
         call.tool.clone_from(&tool);
         let trace = TraceParent::of(&call.message);
@@ -149,6 +146,9 @@ impl Upstream {
             self.waiting.push_back(key);
             self.emit_rate_limited(name, cx);
             self.link.wake(cx);
+            if probes_first {
+                self.probe_after_pause(cx);
+            }
             // The calls before it may only wait for their backoff; then a slot is free for this one.
             self.promote(cx);
         }

@@ -311,6 +311,9 @@ impl Upstream {
             if http.pending_initialized.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
+            if self.gate.is_paused(cx.now) && self.outbox.first_call().is_some_and(|key| self.keeps_pause(key)) {
+                return self.watch_gate(cx);
+            }
             // A call needs no slot, so the exchanges are counted only for other messages.
             let slots = if self.outbox.begins_with_call() { FreeSlots::NONE } else { http.free_slots() };
             match self.outbox.pop_where(|out| slots.has_room_for(out), cx.ledger) {

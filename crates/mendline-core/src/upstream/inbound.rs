@@ -68,7 +68,7 @@ impl Upstream {
             (Kind::Notification, Method::Cancelled) => self.handle_cancelled(link, message, cx),
             (Kind::Notification, method) => {
                 if method == Method::ToolsListChanged {
-                    self.tools.forget();
+                    self.tools_changed(cx);
                 }
                 self.invalidate_list(method);
                 self.handle_notice(message, cx);
@@ -262,6 +262,7 @@ impl Upstream {
             method => {
                 if method == Method::ToolsList && self.config.trust_hints {
                     self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
+                    self.note_hints(cx);
                 }
                 self.lists.learn(&call.message, answer);
                 self.cache(&call.message, answer, cx);

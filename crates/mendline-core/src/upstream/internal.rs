@@ -33,6 +33,8 @@ pub enum InternalRequest {
     List(ListKind),
     /// A page of the tools, to learn which arguments a modern server requires as headers.
     Lookup,
+    /// A page of the tools, to learn the hints of a tool whose call is lost.
+    Hints,
     /// A ping that tests the connection.
     Ping,
     /// A ping that confirms the loss of a session.
@@ -68,6 +70,17 @@ impl Upstream {
         self.calls.iter().any(|(_, call)| call.owner == Owner::Us(internal))
     }
 
+    /// Returns whether this is an internal request that waits for the end of the server's pause.
+    pub(super) fn keeps_pause(&self, key: Key) -> bool {
+        let owner = self.calls.get(key).map(|call| call.owner);
+        matches!(
+            owner,
+            Some(Owner::Us(
+                InternalRequest::Restore | InternalRequest::List(_) | InternalRequest::Lookup | InternalRequest::Hints
+            ))
+        )
+    }
+
     /// Handles the answer.
     pub(super) fn internal_answered(
         &mut self,
@@ -81,6 +94,7 @@ impl Upstream {
             InternalRequest::Restore => self.restored(request, answer, cx),
             InternalRequest::List(kind) => self.page_read(kind, request, answer, cx),
             InternalRequest::Lookup => self.lookup_answered(request, answer, cx),
+            InternalRequest::Hints => self.hints_answered(request, answer, cx),
             InternalRequest::Ping => self.keep_alive.note_answer(),
             // Its response was handled with its status.
             InternalRequest::Confirm => {}
@@ -97,6 +111,7 @@ impl Upstream {
             InternalRequest::Handshake => {}
             // The calls that wait for it have a short timeout.
             InternalRequest::Lookup => {}
+            InternalRequest::Hints => self.hints_unreadable(cx),
             InternalRequest::Restore => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
                 // The client relies on it, so it is sent again, one at a time, after another answer.

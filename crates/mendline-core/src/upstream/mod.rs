@@ -24,6 +24,7 @@ mod commands;
 mod exchange;
 mod gate;
 mod health;
+mod hints;
 mod http;
 mod inbound;
 mod internal;
@@ -47,6 +48,7 @@ use self::call::{Call, Owner, SentOver, State};
 use self::calls::Incident;
 use self::catalogue::Catalogue;
 use self::gate::Gate;
+use self::hints::Hints;
 use self::http::Http;
 use self::internal::InternalRequest;
 use self::keepalive::KeepAlive;
@@ -113,6 +115,7 @@ pub struct Upstream {
     gate: Gate,
     /// Open subscriptions, in any state.
     subscriptions: usize,
+    hints: Hints,
     ever_answered: bool,
     /// The server has answered a handshake.
     is_initialized_once: bool,
@@ -159,6 +162,7 @@ impl Upstream {
             links_lost: 0,
             availability: Availability::default(),
             subscriptions: 0,
+            hints: Hints::default(),
             ever_answered: false,
             is_initialized_once: false,
             wants_login: false,

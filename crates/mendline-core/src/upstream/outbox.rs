@@ -126,7 +126,15 @@ impl Outbox {
 
     /// Returns whether the next message is a call.
     pub fn begins_with_call(&self) -> bool {
-        matches!(self.queue.front(), Some(Out::Call(_)))
+        self.first_call().is_some()
+    }
+
+    /// The next message, if it is a call.
+    pub fn first_call(&self) -> Option<Key> {
+        match self.queue.front() {
+            Some(Out::Call(key)) => Some(*key),
+            _ => None,
+        }
     }
 
     /// Returns whether any message may be sent.

@@ -193,8 +193,11 @@ impl Upstream {
             self.watch_gate(cx);
         }
         let is_over = !self.gate.pause.holds(cx.now);
-        if is_over && std::mem::take(&mut self.gate.probes_first) && self.link.is_up() {
-            self.probe_after_pause(cx);
+        if is_over && self.gate.probes_first && self.link.is_up() {
+            // Without a waiting call the next one waits for a probe.
+            if !self.waiting.is_empty() {
+                self.probe_after_pause(cx);
+            }
         }
         if is_over
             && self.link.is_up()

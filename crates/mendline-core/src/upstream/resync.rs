@@ -192,6 +192,7 @@ impl Upstream {
         if !self.link.is_up() {
             return;
         }
+        self.look_up_hints(cx);
         for _ in ListKind::ALL {
             self.read_old_list(cx);
         }
@@ -250,6 +251,7 @@ impl Upstream {
         let so_far = *read;
         if kind == ListKind::Tools && self.config.trust_hints {
             self.tools.learn(page, so_far.pages == 1);
+            self.note_hints(cx);
         }
         let more = page.get(&["nextCursor"]).filter(|cursor| cursor.starts_with(b"\""));
         match more {

@@ -18,9 +18,8 @@
 //!
 //! # The lists
 //!
-//! While the server is not ready, a cached list is answered from the catalogue; another one waits for at most
-//! [`defaults::LISTS`] after a start. When the server is ready, it answers lists itself, unless the cached one is still
-//! fresh. A modern client receives the remaining time to live, which is zero while the server is not ready.
+//! While the server is not ready, a cached list is answered from the catalogue; another one waits like every call. When
+//! the server is ready, it answers lists itself, unless the cached one is still fresh. A modern client receives the remaining time to live, which is zero while the server is not ready.
 
 use std::time::Duration;
 

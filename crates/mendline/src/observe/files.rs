@@ -179,6 +179,7 @@ fn is_about_call(event: &Event) -> bool {
             | Event::AttemptEnded { .. }
             | Event::CallRetried { .. }
             | Event::VerdictAwaited { .. }
+            | Event::HintsAwaited { .. }
             | Event::CallAnswered { .. }
             | Event::CallFailed { .. }
             | Event::CallCancelled { .. }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mendline_wire::headers;
 
 use super::{Refusal, Stream};
-use crate::cx::Cx;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use crate::timers::TimerId;
@@ -38,6 +38,10 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let is_needed = http.notices.wanted && http.notices.exchange.is_none() && http.notices.timer.is_none();
         if !is_needed || !self.link.is_up() || !self.session.is_open() {
+            return;
+        }
+        if self.gate.is_paused(cx.now) {
+            http.notices.timer = cx.timers.arm(self.gate.resumes_at(cx.now), Alarm::Notices(self.id));
             return;
         }
         let mut headers = http.session_headers(false);

@@ -230,6 +230,7 @@ fn call_of(event: &Event) -> Option<u64> {
         | Event::ResponseResumed { call, .. }
         | Event::CallReturned { call, .. }
         | Event::VerdictAwaited { call, .. }
+        | Event::HintsAwaited { call, .. }
         | Event::CallRetried { call, .. }
         | Event::CallAnswered { call, .. }
         | Event::ProvisionalAnswer { call, .. }
@@ -294,7 +295,7 @@ fn members(event: &Event, object: &mut Object<'_>) {
             object.reason(why);
         }
         Event::RetryRefused { tool: name, .. } => tool(object, name),
-        Event::VerdictAwaited { tool: name, why, .. } => {
+        Event::VerdictAwaited { tool: name, why, .. } | Event::HintsAwaited { tool: name, why, .. } => {
             tool(object, name);
             object.reason(why);
         }
