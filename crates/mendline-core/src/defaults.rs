@@ -57,6 +57,11 @@ pub const CLOSE_SESSION: Duration = Duration::from_secs(2);
 pub const LOOKUP: Duration = Duration::from_secs(5);
 /// Pages of that list that are read: the list may be endless.
 pub const LOOKUP_PAGES: u32 = 20;
+/// The time without a byte after which a call is reported as silent, and a repeatable one over HTTP may be sent once
+/// more: a request that a connection swallowed must not cost its whole deadline.
+pub const SILENCE: Duration = Duration::from_secs(30);
+/// The first interval between two pings for a silent call; it doubles.
+pub const SILENCE_PING: Duration = Duration::from_secs(2);
 /// The time after a change of the tools in which the client may list them; then Mendline does, to know their hints.
 pub const HINTS_DELAY: Duration = Duration::from_secs(1);
 /// The shortest interval between two such lists: a server may announce changes without end.
@@ -214,7 +219,7 @@ pub const CATALOGUE_ENTRIES: usize = 512;
 /// Restore requests (log level, subscriptions) in flight to a new session.
 pub const RESTORES: usize = 8;
 /// Internal requests in flight: the handshake, a ping, a lookup of the tools, four lists, and the restore requests.
-pub const INTERNAL_REQUESTS: usize = 8 + RESTORES;
+pub const INTERNAL_REQUESTS: usize = 9 + RESTORES;
 /// Pages of a list that are read to find out whether it has changed.
 pub const LIST_PAGES: u32 = 64;
 

@@ -193,6 +193,7 @@ impl Engine {
                 Alarm::Availability(upstream) => {
                     self.with_upstream(upstream, Upstream::handle_availability_timer);
                 }
+                Alarm::Silence(upstream) => self.with_upstream(upstream, Upstream::handle_silence_timer),
                 Alarm::Hints(upstream) => self.with_upstream(upstream, Upstream::handle_hints_timer),
                 Alarm::Cache(upstream) => self.with_upstream(upstream, Upstream::handle_cache_timer),
                 Alarm::Drain => self.close(),

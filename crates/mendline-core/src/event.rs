@@ -319,6 +319,14 @@ pub enum Event {
         why: Reason,
         was_out: bool,
     },
+    /// No byte came for this call for a long time.
+    CallSilent {
+        upstream: UpstreamId,
+        call: u64,
+        method: Method,
+        tool: Option<ToolName>,
+        silent_for: Duration,
+    },
     /// The attempt was not sent; the call waits.
     CallReturned {
         upstream: UpstreamId,
@@ -458,6 +466,7 @@ impl Event {
             | Event::PingAnswered { upstream }
             | Event::VerdictAwaited { upstream, .. }
             | Event::HintsAwaited { upstream, .. }
+            | Event::CallSilent { upstream, .. }
             | Event::ReconnectRequested { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }

@@ -26,7 +26,7 @@ impl Event {
             Event::DialFailed { .. }
             | Event::LoginRequired { .. }
             | Event::LinkStateChanged { to: LinkState::Parked, .. } => Level::Error,
-            Event::LinkStateChanged { to: LinkState::Waiting, .. } => Level::Warn,
+            Event::LinkStateChanged { to: LinkState::Waiting, .. } | Event::CallSilent { .. } => Level::Warn,
             Event::LinkStateChanged { .. }
             | Event::DialPlanned { .. }
             | Event::CallAccepted { .. }

@@ -30,6 +30,7 @@ impl Event {
             Event::PingAnswered { .. } => "ping_answered",
             Event::VerdictAwaited { .. } => "verdict_awaited",
             Event::HintsAwaited { .. } => "hints_awaited",
+            Event::CallSilent { .. } => "call_silent",
             Event::OutputSkipped { .. } => "output_skipped",
             Event::InternalRequestSent { .. } => "internal_request_sent",
             Event::InternalRequestFailed { .. } => "internal_request_failed",

@@ -44,6 +44,12 @@ impl fmt::Display for Event {
             Event::HintsAwaited { call, tool, why, .. } => {
                 write!(f, "{}: failed, waiting for the hints of its tool: {why}", CallAndTool(*call, tool))
             }
+            Event::CallSilent { call, method, tool: None, silent_for, .. } => {
+                write!(f, "#{call} {}: silent for {}", name(method), Short(*silent_for))
+            }
+            Event::CallSilent { call, tool, silent_for, .. } => {
+                write!(f, "{}: silent for {}", CallAndTool(*call, tool), Short(*silent_for))
+            }
             Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),

@@ -29,7 +29,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use mendline_wire::{Kind, Message, Method, headers, meta};
 
 use super::Upstream;
@@ -364,7 +363,7 @@ impl Upstream {
         let request = match (&self.availability.discover, self.availability.step) {
             (Some(discover), ProbeStep::First) if is_modern => Some(discover.clone()),
             (Some(discover), _) if is_modern => params::list_tools(discover, None),
-            _ if refuses_pings => list_tools(),
+            _ if refuses_pings => params::list_tools_in_session(),
             _ => ping(),
         };
         self.availability.probed = Some(cx.now);
@@ -735,12 +734,6 @@ impl Upstream {
 /// Returns whether a response counts as the verdict: for a handshake only a result does.
 pub(super) fn proves_availability(call: &Call, answer: &Message) -> bool {
     call.method() != Method::Initialize || answer.kind() == Kind::Result
-}
-
-/// A `tools/list` in the current session.
-fn list_tools() -> Option<Message> {
-    const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{}}"#;
-    Message::parse(Bytes::from_static(LIST)).ok()
 }
 
 /// A `server/discover` with the metadata of this request.

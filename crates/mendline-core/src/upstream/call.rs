@@ -55,6 +55,10 @@ pub enum SentOver {
     Exchange,
 }
 
+/// The key of the first attempt of a call that was sent once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstTry(pub Key);
+
 /// A lost attempt that is decided when the hints of its tool are known.
 #[derive(Debug)]
 pub struct AwaitedHints {
@@ -102,6 +106,12 @@ pub struct Call {
     pub awaited_hints: Option<Box<AwaitedHints>>,
     /// The tools were listed to learn its effect.
     pub is_looked_up: bool,
+    /// The time after which its current attempt counts as silent.
+    pub silence_limit: Duration,
+    /// It was reported as silent.
+    pub is_silent: bool,
+    /// It was silent and sent once more; its first attempt is still in flight.
+    pub first_try: Option<FirstTry>,
     /// An event has reported it as sent, and none as returned or ended.
     pub is_out: bool,
     /// The timeout of its tool, if it has its own.
@@ -159,6 +169,9 @@ impl Call {
             pending: None,
             awaited_hints: None,
             is_looked_up: false,
+            silence_limit: defaults::SILENCE,
+            is_silent: false,
+            first_try: None,
             is_out: false,
             timeout: None,
             renewed: now,
@@ -238,7 +251,7 @@ impl Call {
         match self.owner {
             Owner::Us(InternalRequest::Ping | InternalRequest::Confirm) => Some(self.arrived + timeouts.ping),
             Owner::Us(InternalRequest::Lookup | InternalRequest::Hints) => Some(self.arrived + defaults::LOOKUP),
-            Owner::Us(InternalRequest::Probe) => Some(self.arrived + defaults::PROBE),
+            Owner::Us(InternalRequest::Probe | InternalRequest::Silence) => Some(self.arrived + defaults::PROBE),
             Owner::Us(_) => Some(self.attempt_started + self.handshake_timeout(timeouts)),
             Owner::Client { .. } if self.is_subscription() => None,
             Owner::Client { .. } => {
@@ -276,6 +289,14 @@ impl Call {
         }
     }
 
+    /// The time at which its current attempt counts as silent.
+    pub fn silent_at(&self) -> Option<Moment> {
+        let is_sent = matches!((self.owner, self.state), (Owner::Client { .. }, State::Sent(_)));
+        let is_watched = is_sent && !self.is_silent && self.first_try.is_none();
+        (is_watched && !self.is_subscription() && self.method() != Method::Initialize)
+            .then(|| self.attempt_started.max(self.renewed) + self.silence_limit)
+    }
+
     /// Attempts that count against the limit.
     pub fn counted(&self) -> u32 {
         self.attempts.saturating_sub(self.uncounted)
@@ -301,6 +322,7 @@ impl Call {
         let times = [
             self.deadline(configured),
             self.attempt_deadline(configured),
+            self.silent_at(),
             self.patience(configured),
             again,
             self.stream.resume_at,

@@ -131,6 +131,8 @@ impl Upstream {
                     call.state = State::Sent(SentOver::Stdio(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
                     call.attempt_started = cx.now;
+                    call.silence_limit = self.silence.limit(call.tool.as_ref());
+                    call.is_silent = false;
                     call.is_out = true;
                     self.gate.note_sent(call.name, cx.now);
                     cx.emit(call.sent(self.id, key));
@@ -173,7 +175,8 @@ impl Upstream {
         if let Some(call) = self.calls.get_mut(key).filter(|_| is_first_handshake) {
             call.uncounted = call.attempts;
         }
-        self.resend_or_count(key, evidence, cx.now, why, incident, cx);
+        // An outage is not the failure of a tool.
+        self.resend(key, evidence, cx.now, why, incident, cx);
     }
 
     /// Sends a call again, or counts it as a failed call of its tool.
@@ -213,6 +216,7 @@ impl Upstream {
 
     /// Records the end of an attempt without an answer.
     pub(super) fn end_attempt(&mut self, key: Key, evidence: Evidence, why: &Reason, cx: &mut Cx<'_>) {
+        self.cancel_first_attempt(key, cx);
         let Some(call) = self.calls.get_mut(key) else { return };
         let outcome = evidence.outcome();
         call.worst_outcome = call.worst_outcome.max(outcome);
@@ -289,7 +293,7 @@ impl Upstream {
     }
 
     /// Charges an incident to the retry budget, once for all the calls that it hit.
-    fn charge(&mut self, incident: Incident, now: Moment) -> bool {
+    pub(super) fn charge(&mut self, incident: Incident, now: Moment) -> bool {
         match incident {
             Incident::Free => true,
             Incident::Own => self.budget.try_spend(now),
@@ -318,6 +322,7 @@ impl Upstream {
     /// Removes a call with its slot, its timer and its bytes. The caller answers it.
     pub(super) fn take(&mut self, key: Key, cx: &mut Cx<'_>) -> Option<Call> {
         self.disarm(key, cx);
+        self.cancel_first_attempt(key, cx);
         let call = self.calls.remove(key)?;
         self.gate.note_ended(call.name);
         cx.ledger.release(call.message.text().len());
@@ -444,6 +449,8 @@ impl Upstream {
             self.answer_provisionally(key, cx);
         } else if is_over(call.attempt_deadline(&self.config)) {
             self.attempt_expired(key, cx);
+        } else if is_over(call.silent_at()) {
+            self.call_is_silent(key, cx);
         } else {
             let is_clients = matches!(call.owner, Owner::Client { .. }) && call.method() != Method::Initialize;
             if is_over(call.stream.resume_at) && is_clients && self.availability.is_away() {
@@ -476,11 +483,12 @@ impl Upstream {
                 (Evidence::UNSENT.outcome(), Reason::Unsent { after, why })
             }
         };
-        let was_sent = matches!(call.state, State::Sent(_));
+        let (was_sent, sent) = (matches!(call.state, State::Sent(_)), call.attempt_started);
         if was_sent && call.method() != Method::Initialize {
             self.cancel_upstream(key, "deadline passed", cx);
         }
         if was_sent {
+            self.keep_alive.note_deadline(sent);
             self.note_silence(key, cx);
         }
         self.drop_exchange(key, cx);

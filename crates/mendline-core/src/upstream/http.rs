@@ -167,6 +167,11 @@ impl Http {
         self.refused_pings == RefusedPings::InLiveSession
     }
 
+    /// The open exchanges.
+    pub(super) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.values().map(|exchange| &**exchange)
+    }
+
     /// The number of open exchanges.
     pub fn open(&self) -> usize {
         self.exchanges.len()
@@ -346,15 +351,21 @@ impl Upstream {
         call.state = State::Sent(SentOver::Exchange);
         call.attempts += 1;
         call.attempt_started = cx.now;
+        call.silence_limit = self.silence.limit(call.tool.as_ref());
         call.begun = http.made + 1;
         call.is_out = true;
         self.gate.note_sent(call.name, cx.now);
         cx.emit(call.sent(self.id, key));
         let is_probe = matches!(
             call.owner,
-            Owner::Us(InternalRequest::Probe | InternalRequest::ProbeHandshake | InternalRequest::Handshake)
+            Owner::Us(
+                InternalRequest::Probe
+                    | InternalRequest::ProbeHandshake
+                    | InternalRequest::Handshake
+                    | InternalRequest::Silence
+            )
         );
-        let is_picky = !call.effect.is_repeatable() || call.misdirected_once || is_probe;
+        let is_picky = !call.effect.is_repeatable() || call.misdirected_once || is_probe || call.first_try.is_some();
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body };

@@ -9,7 +9,7 @@ use memchr::memmem::Finder;
 use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, meta};
 
 use super::Upstream;
-use super::call::{Call, Owner, State};
+use super::call::{Call, Owner, SentOver, State};
 use super::calls::Incident;
 use super::health::Health;
 use super::internal::InternalRequest;
@@ -78,7 +78,8 @@ impl Upstream {
 
     /// Handles an answer. Calls succeed nowhere else.
     fn handle_response(&mut self, message: Message, cx: &mut Cx<'_>) {
-        let Some(key) = self.find_answered(&message, cx) else { return };
+        let Some((key, attempt)) = self.find_answered(&message, cx) else { return };
+        self.cancel_slower_attempt(key, attempt, cx);
         self.note_answer(key, &message, cx);
         let is_error = message.kind() == Kind::Error;
         if self.dead_connection_answers > 0 && self.retries_dead_connection(key, cx) {
@@ -100,6 +101,7 @@ impl Upstream {
                 let message = without_our_facts(&message).unwrap_or(message);
                 let message = self.empty_list(&call, &message).unwrap_or(message);
                 let is_error = message.kind() == Kind::Error;
+                self.silence.note_answer(call.tool.as_ref(), cx.now.since(call.attempt_started));
                 if !is_error {
                     self.learn(&call, &message, cx);
                 } else if call.method() == Method::Discover {
@@ -222,7 +224,7 @@ impl Upstream {
         true
     }
 
-    fn find_answered(&mut self, message: &Message, cx: &mut Cx<'_>) -> Option<Key> {
+    fn find_answered(&mut self, message: &Message, cx: &mut Cx<'_>) -> Option<(Key, Key)> {
         let id = message.id().unwrap_or(b"null");
         let number = Id::number_in(id).map(|number| (number, false));
         let Some((number, is_retyped)) = number.or_else(|| number_of_other_type(id).map(|number| (number, true)))
@@ -231,14 +233,23 @@ impl Upstream {
             self.drop_message(Method::None, why, cx);
             return None;
         };
-        let key = Key::from_number(number);
+        let answered = Key::from_number(number);
+        let key = self.key_of_repeated(answered).unwrap_or(answered);
         match self.calls.get(key) {
+            // The first attempt was faster than the second one could be sent.
+            Some(call) if key != answered && call.state == State::Queued => {
+                self.outbox.remove(key);
+                if let Some(call) = self.calls.get_mut(key) {
+                    call.state = State::Sent(SentOver::Exchange);
+                }
+                Some((key, answered))
+            }
             // An answer to a call that was not sent is unknown.
             Some(call) if matches!(call.state, State::Sent(_)) => {
                 if is_retyped {
                     cx.emit(Event::IdTypeRepaired { upstream: self.id, call: call.name });
                 }
-                Some(key)
+                Some((key, answered))
             }
             _ => {
                 let why = if self.calls.was_issued(key) { Dropped::Late } else { Dropped::Unknown };

@@ -39,6 +39,8 @@ pub enum InternalRequest {
     Ping,
     /// A ping that confirms the loss of a session.
     Confirm,
+    /// A ping on a fresh connection, for a call that is silent.
+    Silence,
     /// A request that shows whether the server is available.
     Probe,
     /// A handshake that shows the same; its session is used only if the current one is lost.
@@ -95,6 +97,7 @@ impl Upstream {
             InternalRequest::List(kind) => self.page_read(kind, request, answer, cx),
             InternalRequest::Lookup => self.lookup_answered(request, answer, cx),
             InternalRequest::Hints => self.hints_answered(request, answer, cx),
+            InternalRequest::Silence => self.repeat_silent_calls(cx),
             InternalRequest::Ping => self.keep_alive.note_answer(),
             // Its response was handled with its status.
             InternalRequest::Confirm => {}
@@ -112,6 +115,7 @@ impl Upstream {
             // The calls that wait for it have a short timeout.
             InternalRequest::Lookup => {}
             InternalRequest::Hints => self.hints_unreadable(cx),
+            InternalRequest::Silence => self.ping_again_later(cx),
             InternalRequest::Restore => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
                 // The client relies on it, so it is sent again, one at a time, after another answer.

@@ -6,7 +6,7 @@
 //!
 //! While a call is in flight the connection is not idle and no ping is sent: a single-threaded server that runs the
 //! call would miss it, and the call has its own deadline. When that deadline passes in silence, the connection is
-//! tested at once. The modern era has no `ping`; nothing is sent there.
+//! tested at once, that of a child even while other calls are in flight. The modern era has no `ping`; nothing is sent there.
 
 use bytes::Bytes;
 use mendline_wire::Message;
@@ -31,16 +31,31 @@ pub struct KeepAlive {
     /// A test was requested too soon after the last one.
     suspected: bool,
     misses: u32,
+    /// A call reached its deadline, and nothing came since it was sent: the other calls may be lost, too.
+    is_overdue: bool,
 }
 
 impl KeepAlive {
     pub fn new() -> Self {
-        KeepAlive { timer: None, last_received: Moment::ZERO, tested: None, suspected: false, misses: 0 }
+        KeepAlive {
+            timer: None,
+            last_received: Moment::ZERO,
+            tested: None,
+            suspected: false,
+            misses: 0,
+            is_overdue: false,
+        }
     }
 
     /// Records a received message.
     pub fn note_received(&mut self, now: Moment) {
         self.last_received = now;
+        self.is_overdue = false;
+    }
+
+    /// Records a call that reached its deadline and was sent at this time.
+    pub fn note_deadline(&mut self, sent: Moment) {
+        self.is_overdue |= self.last_received <= sent;
     }
 
     /// Records an answered ping.
@@ -68,7 +83,7 @@ impl Upstream {
 
     /// Tests a suspected connection now, or soon if it was tested just before.
     pub(super) fn probe(&mut self, cx: &mut Cx<'_>) {
-        if !self.can_be_tested() || self.has_calls_in_flight() || self.gate.is_paused(cx.now) {
+        if !self.can_be_tested() || self.is_busy() || self.gate.is_paused(cx.now) {
             return;
         }
         match self.keep_alive.tested.map(|tested| tested + defaults::KEEP_ALIVE_PAUSE) {
@@ -84,6 +99,12 @@ impl Upstream {
     fn can_be_tested(&self) -> bool {
         let waits_for_request = self.closing || self.gate.is_isolated();
         self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_initialized() && !waits_for_request
+    }
+
+    /// Returns whether the server may be too busy to answer a ping.
+    fn is_busy(&self) -> bool {
+        let is_overdue = self.keep_alive.is_overdue && self.http.is_none();
+        self.has_calls_in_flight() && !is_overdue
     }
 
     fn has_calls_in_flight(&self) -> bool {
@@ -105,7 +126,7 @@ impl Upstream {
         let wanted_at = if suspected { cx.now } else { self.keep_alive.last_received + policy.interval };
         // It may have been tested for another reason meanwhile.
         let due = self.keep_alive.tested.map_or(wanted_at, |tested| wanted_at.max(tested + defaults::KEEP_ALIVE_PAUSE));
-        let next = if self.has_calls_in_flight() || self.gate.is_paused(cx.now) {
+        let next = if self.is_busy() || self.gate.is_paused(cx.now) {
             cx.now + policy.interval
         } else if due > cx.now {
             self.keep_alive.suspected = suspected;

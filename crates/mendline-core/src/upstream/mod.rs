@@ -35,6 +35,7 @@ mod pace;
 mod reconfigure;
 mod resync;
 mod session;
+mod silence;
 mod startup;
 
 use std::collections::VecDeque;
@@ -56,6 +57,7 @@ use self::link::{EndedBy, Link};
 use self::outbox::{ByteRange, Outbox};
 use self::resync::Lists;
 use self::session::Session;
+use self::silence::Silence;
 use crate::config::{Transport, UpstreamConfig};
 use crate::cx::Cx;
 use crate::defaults;
@@ -116,6 +118,7 @@ pub struct Upstream {
     /// Open subscriptions, in any state.
     subscriptions: usize,
     hints: Hints,
+    silence: Silence,
     ever_answered: bool,
     /// The server has answered a handshake.
     is_initialized_once: bool,
@@ -163,6 +166,7 @@ impl Upstream {
             availability: Availability::default(),
             subscriptions: 0,
             hints: Hints::default(),
+            silence: Silence::default(),
             ever_answered: false,
             is_initialized_once: false,
             wants_login: false,

@@ -1,7 +1,7 @@
 //! I7 for pings: only an idle link is pinged.
 //!
 //! No ping is sent to a child while a client call is open on it, because a server that handles one request at a time
-//! would miss it. There is one ping at a time, and at most one per second. A call counts as open only if that is
+//! would miss it, unless an earlier call reached its deadline and nothing came since it was sent. There is one ping at a time, and at most one per second. A call counts as open only if that is
 //! certain: sent, not answered as far as the engine can know, not cancelled and not past its deadline. A child that
 //! sent a message within the ping timeout is not ended because of an unanswered ping.
 
@@ -15,9 +15,15 @@ use super::Check;
 use crate::fact::{Fact, Via};
 use crate::oracle::{Key, Oracle};
 
+/// A second between two pings, less the time that the first one may wait for the pipe.
+const SHORTEST: Duration = Duration::from_millis(990);
+
 #[derive(Default)]
 struct ChildPings {
-    out: BTreeMap<Id, Key>,
+    /// Requests without a response, and when they were sent.
+    out: BTreeMap<Id, (Key, Moment)>,
+    /// Requests that an invalid message may have answered.
+    doubtful: Vec<(Key, Moment)>,
     pings: BTreeSet<Id>,
     last: Option<Moment>,
     last_received: Option<Moment>,
@@ -25,7 +31,7 @@ struct ChildPings {
 
 impl ChildPings {
     fn ping(&mut self, message: &Message, now: Moment, oracle: &Oracle) -> Result<(), String> {
-        if self.last.replace(now).is_some_and(|last| now - last < Duration::from_secs(1)) {
+        if self.last.replace(now).is_some_and(|last| now - last < SHORTEST) {
             return Err("a child was pinged twice within a second".into());
         }
         let is_out = |key: &Key| {
@@ -33,7 +39,12 @@ impl ChildPings {
             let due = record.due();
             record.is_open() && !record.twin && !oracle.is_gone(record.client) && due.is_some_and(|due| now < due)
         };
-        if let Some(key) = self.out.values().find(|key| is_out(key)) {
+        let is_overdue = |(key, sent): &(Key, Moment)| {
+            let is_late = oracle.of(*key).due().is_some_and(|due| now >= due);
+            is_late && self.last_received.is_none_or(|received| received <= *sent)
+        };
+        let has_overdue = self.out.values().chain(&self.doubtful).any(is_overdue);
+        if let Some((key, _)) = self.out.values().find(|(key, _)| is_out(key)).filter(|_| !has_overdue) {
             let record = oracle.of(*key);
             return Err(format!("a child was pinged while {} ({}) was open", record.id, record.what));
         }
@@ -80,7 +91,7 @@ impl Check for PingRate {
             }
             Fact::HandedOut { by: Via::Child(link), message, key: Some(key) } => {
                 let id = Id::from_raw(message.id().unwrap_or_default());
-                self.children.entry(*link).or_default().out.insert(id, *key);
+                self.children.entry(*link).or_default().out.insert(id, (*key, now));
                 Ok(())
             }
             Fact::Received { by: Via::Child(link), message } => {
@@ -96,7 +107,7 @@ impl Check for PingRate {
                     Some(_) => {}
                     // The request of an invalid message is unknown.
                     None => {
-                        child.out.clear();
+                        child.doubtful.extend(std::mem::take(&mut child.out).into_values());
                         child.pings.clear();
                     }
                 }

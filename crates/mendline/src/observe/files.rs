@@ -180,6 +180,7 @@ fn is_about_call(event: &Event) -> bool {
             | Event::CallRetried { .. }
             | Event::VerdictAwaited { .. }
             | Event::HintsAwaited { .. }
+            | Event::CallSilent { .. }
             | Event::CallAnswered { .. }
             | Event::CallFailed { .. }
             | Event::CallCancelled { .. }

@@ -92,6 +92,10 @@ impl Upstream {
         if let Owner::Us(internal) = call.owner
             && !matches!(verdict, Verdict::Resume(_))
         {
+            if sign == Sign::Overloaded && !is_busy && !internal.is_probe() {
+                // It pauses the calls, too, and the next handshake.
+                self.pause_without_hint(cx);
+            }
             return self.internal_ended(key, internal, verdict, exchange, cx);
         }
         match verdict {

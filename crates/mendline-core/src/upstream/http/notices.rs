@@ -63,6 +63,13 @@ impl Upstream {
                 let refusal = Refusal::of(exchange).unwrap_or(Refusal::bare(404));
                 self.notices_reported_lost(exchange.session_number, refusal, cx);
             }
+            Some(429) => {
+                http.notices.failures += 1;
+                if exchange.retry_after.is_none() {
+                    self.pause_without_hint(cx);
+                }
+                self.reopen_notices_later(cx);
+            }
             Some(400..500) => http.notices.wanted = false,
             _ => {
                 http.notices.failures = if exchange.has_message { 0 } else { http.notices.failures + 1 };

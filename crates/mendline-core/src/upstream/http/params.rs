@@ -172,6 +172,12 @@ impl Upstream {
     }
 }
 
+/// A `tools/list` in the current session.
+pub fn list_tools_in_session() -> Option<Message> {
+    const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{}}"#;
+    Message::parse(Bytes::from_static(LIST)).ok()
+}
+
 /// A `tools/list` with the metadata of this call.
 pub fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
     with_meta_of(call, "tools/list", cursor)

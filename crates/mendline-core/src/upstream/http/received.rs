@@ -289,7 +289,7 @@ impl Upstream {
             return None;
         }
         let key = match purpose {
-            Purpose::Call(key) => key,
+            Purpose::Call(key) => self.key_of_repeated(key).unwrap_or(key),
             Purpose::SseStream => Key::from_number(Id::from_raw(message.id()?).as_u64()?),
             _ => return None,
         };

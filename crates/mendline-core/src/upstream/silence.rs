@@ -1,0 +1,207 @@
+//! Silent calls.
+//!
+//! A connection can swallow a request: no answer comes, and no error either. No call ends for silence before its
+//! deadline, but after a while it is reported, and a repeatable call over HTTP is sent once more, if the server answers
+//! a ping on a fresh connection. The first answer wins, and the other attempt is cancelled. An unanswered ping decides
+//! nothing: a single-threaded server that runs the call cannot answer it.
+//!
+//! A call that runs for long is not silent: the limit is twice the longest answer of its tool so far.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mendline_wire::{Id, Method, Spliced, meta};
+
+use super::Upstream;
+use super::call::{Call, FirstTry, Owner, State};
+use super::calls::Incident;
+use super::exchange::Purpose;
+use super::http::{Http, params};
+use super::internal::InternalRequest;
+use super::keepalive::ping;
+use crate::config::Dialect;
+use crate::cx::{Alarm, Cx};
+use crate::defaults;
+use crate::event::{Event, ToolName};
+use crate::evidence::Outcome;
+use crate::reason::Reason;
+use crate::slab::Key;
+use crate::timers::TimerId;
+use crate::words;
+
+/// The pings on behalf of silent calls, and the durations of slow tools.
+#[derive(Debug, Default)]
+pub struct Silence {
+    timer: Option<TimerId>,
+    /// Pings without an answer in a row.
+    missed: u32,
+    /// The longest answers of tools that are slower than half of the usual limit.
+    longest: BTreeMap<ToolName, Duration>,
+}
+
+impl Silence {
+    /// Records the duration of an answered attempt.
+    pub fn note_answer(&mut self, tool: Option<&ToolName>, took: Duration) {
+        if took * 2 < defaults::SILENCE {
+            return;
+        }
+        if let Some(tool) = tool
+            && (self.longest.contains_key(tool) || self.longest.len() < defaults::TOOL_BREAKERS)
+        {
+            let longest = self.longest.entry(tool.clone()).or_default();
+            *longest = took.max(*longest);
+        }
+    }
+
+    /// The time after which a call of this tool is silent.
+    pub fn limit(&self, tool: Option<&ToolName>) -> Duration {
+        if self.longest.is_empty() {
+            return defaults::SILENCE;
+        }
+        let longest = tool.and_then(|tool| self.longest.get(tool)).copied().unwrap_or_default();
+        defaults::SILENCE.max(longest * 2)
+    }
+}
+
+impl Upstream {
+    /// Reports a silent call, and tests whether it can be sent once more.
+    pub(super) fn call_is_silent(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        call.is_silent = true;
+        let (name, method, tool) = (call.name, call.method(), call.tool.clone());
+        let silent_for = cx.now.since(call.attempt_started.max(call.renewed));
+        cx.emit(Event::CallSilent { upstream: self.id, call: name, method, tool, silent_for });
+        self.arm(key, cx);
+        if self.may_be_repeated(key) {
+            self.ping_for_silence(cx);
+        }
+    }
+
+    /// Returns whether a silent call may be sent once more.
+    fn may_be_repeated(&self, key: Key) -> bool {
+        let Some(call) = self.calls.get(key) else { return false };
+        let is_streamable = self.http.as_ref().is_some_and(|http| http.dialect() != Dialect::Sse);
+        is_streamable
+            && call.is_silent
+            && call.first_try.is_none()
+            && matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)))
+            && call.effect.is_repeatable()
+            && call.method() != Method::Initialize
+            && call.counted() < call.policy(&self.config).retry.attempts
+            && !self.has_response(key)
+    }
+
+    /// Returns whether the server has begun to respond to this call.
+    fn has_response(&self, key: Key) -> bool {
+        let carries = |purpose: Purpose| purpose == Purpose::Call(key);
+        let Some(http) = &self.http else { return false };
+        http.exchanges().any(|exchange| carries(exchange.purpose) && exchange.status.is_some())
+    }
+
+    fn ping_for_silence(&mut self, cx: &mut Cx<'_>) {
+        let is_busy = self.runs(InternalRequest::Silence) || self.silence.timer.is_some();
+        let silent: Vec<Key> = self.calls.keys_by_age().into_iter().filter(|key| self.may_be_repeated(*key)).collect();
+        let Some(call) = silent.first().and_then(|key| self.calls.get(*key)) else { return };
+        if is_busy || self.closing {
+            return;
+        }
+        let is_modern = meta::is_modern(&call.message);
+        let refuses_pings = self.http.as_ref().is_some_and(Http::refuses_pings);
+        let request = match (is_modern, refuses_pings) {
+            (true, _) => params::with_meta_of(&call.message, "server/discover", None),
+            (false, true) => params::list_tools_in_session(),
+            (false, false) => ping(),
+        };
+        match request {
+            Some(request) if self.is_open() && !self.gate.is_paused(cx.now) => {
+                self.send_internal(InternalRequest::Silence, request, cx);
+            }
+            _ => self.ping_again_later(cx),
+        }
+    }
+
+    /// Handles a ping without an answer: it decides nothing.
+    pub(super) fn ping_again_later(&mut self, cx: &mut Cx<'_>) {
+        if self.silence.timer.is_none() {
+            let wait =
+                (defaults::SILENCE_PING * 2u32.saturating_pow(self.silence.missed.min(8))).min(defaults::SILENCE);
+            self.silence.missed += 1;
+            self.silence.timer = cx.wake_in(wait, Alarm::Silence(self.id));
+        }
+    }
+
+    /// Handles the timer of the next ping.
+    pub fn handle_silence_timer(&mut self, cx: &mut Cx<'_>) {
+        self.silence.timer = None;
+        self.ping_for_silence(cx);
+        self.advance_http(cx);
+    }
+
+    /// The server answers on a fresh connection: the silent calls are sent once more.
+    pub(super) fn repeat_silent_calls(&mut self, cx: &mut Cx<'_>) {
+        self.silence.missed = 0;
+        for key in self.calls.keys_by_age() {
+            if self.may_be_repeated(key) && self.charge(Incident::Own, cx.now) {
+                self.repeat_silent_call(key, cx);
+            }
+        }
+    }
+
+    fn repeat_silent_call(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get_mut(key) else { return };
+        let after = cx.now.since(call.attempt_started);
+        call.worst_outcome = call.worst_outcome.max(Outcome::Unknown);
+        let was_out = std::mem::take(&mut call.is_out);
+        let most = call.policy(&self.config).retry.attempts + call.uncounted;
+        cx.emit(Event::CallRetried {
+            upstream: self.id,
+            call: call.name,
+            method: call.method(),
+            tool: call.tool.clone(),
+            attempt: call.attempts + 1,
+            most,
+            outcome: Outcome::Unknown,
+            why: Reason::TimedOut { after: Some(after) },
+            was_out,
+        });
+        call.first_try = Some(FirstTry(key));
+        call.is_silent = false;
+        call.state = State::Queued;
+        // The first attempt keeps its key, so that its answer is found.
+        let Some(key) = self.calls.rename(key) else { return };
+        self.outbox.push_call(key);
+        self.disarm(key, cx);
+        self.arm(key, cx);
+    }
+
+    /// The current key of a call whose first attempt has this one.
+    pub(super) fn key_of_repeated(&self, first: Key) -> Option<Key> {
+        let is_its = |call: &Call| call.first_try.is_some_and(|FirstTry(key)| key == first);
+        self.calls.iter().find(|(_, call)| is_its(call)).map(|(key, _)| key)
+    }
+
+    /// Ends the attempt of a repeated call that was slower.
+    pub(super) fn cancel_slower_attempt(&mut self, key: Key, answered: Key, cx: &mut Cx<'_>) {
+        let first = self.calls.get_mut(key).and_then(|call| call.first_try.take());
+        if let Some(FirstTry(first)) = first {
+            let slower = if answered == first { key } else { first };
+            self.cancel_attempt(key, slower, cx);
+        }
+    }
+
+    /// Ends the first attempt of a repeated call that is over.
+    pub(super) fn cancel_first_attempt(&mut self, key: Key, cx: &mut Cx<'_>) {
+        if let Some(FirstTry(first)) = self.calls.get_mut(key).and_then(|call| call.first_try.take()) {
+            self.cancel_attempt(key, first, cx);
+        }
+    }
+
+    fn cancel_attempt(&mut self, key: Key, attempt: Key, cx: &mut Cx<'_>) {
+        let is_modern = self.calls.get(key).is_some_and(|call| meta::is_modern(&call.message));
+        if self.is_open() && !is_modern {
+            let text = words::cancelled(&Id::number(attempt.number()), "another attempt was answered");
+            self.outbox.push_text(Spliced::whole(text), Method::Cancelled, cx.ledger);
+        }
+        self.drop_exchange(attempt, cx);
+    }
+}

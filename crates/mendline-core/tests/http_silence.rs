@@ -1,0 +1,173 @@
+//! Silent calls over HTTP, and the lookup of hints.
+
+#![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
+
+mod stage;
+
+use std::time::Duration;
+
+use mendline_core::defaults;
+use mendline_core::port::{Content, ExchangeEnd, Reuse};
+use mendline_core::reason::CutReason;
+use stage::http::{SentRequest, Stage, call, outcome};
+
+const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#;
+const LOOK: &str = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"make"}]}"#;
+
+/// A read that a connection has swallowed, and the ping that follows.
+fn silent_read() -> (Stage, SentRequest, SentRequest) {
+    let mut stage = Stage::initialized();
+    stage.client_sends(READ);
+    let first = stage.next_sent();
+    assert_eq!(first.method(), "resources/read");
+    stage.advance(defaults::SILENCE - Duration::from_millis(1));
+    assert!(stage.seen.is_empty(), "it may still be answered");
+    stage.advance(Duration::from_millis(1));
+    let ping = stage.next_sent();
+    assert_eq!((ping.method().as_str(), ping.reuse), ("ping", Reuse::Fresh));
+    (stage, first, ping)
+}
+
+#[test]
+fn r12_silent_read_is_sent_once_more_and_first_answer_wins() {
+    for first_wins in [false, true] {
+        let (mut stage, first, ping) = silent_read();
+        stage.answer(&ping, "{}");
+        let second = stage.next_sent();
+        assert_eq!((second.method().as_str(), second.reuse), ("resources/read", Reuse::Fresh));
+        assert_ne!(first.json()["id"], second.json()["id"]);
+        let (faster, slower) = if first_wins { (first, second) } else { (second, first) };
+        stage.answer(&faster, r#"{"contents":[]}"#);
+        assert_eq!(stage.client_reads().unwrap()["id"], 1, "first wins: {first_wins}");
+        let cancelled = stage.next_sent();
+        assert_eq!(cancelled.method(), "notifications/cancelled");
+        assert_eq!(cancelled.json()["params"]["requestId"], slower.json()["id"]);
+        assert_eq!(stage.client_reads(), None);
+        stage.advance(Duration::from_secs(120));
+        assert!(!stage.seen.iter().any(|seen| seen.method() == "resources/read"), "only once more");
+    }
+}
+
+#[test]
+fn r12_silent_read_without_answered_ping_stays_alone() {
+    let (mut stage, first, ping) = silent_read();
+    stage.advance(defaults::PROBE);
+    let mut pings = 1;
+    for _ in 0..60 {
+        stage.advance(Duration::from_secs(1));
+        while let Some(seen) = stage.seen.pop_front() {
+            assert_eq!(seen.method(), "ping", "a busy server gets no double work");
+            pings += 1;
+        }
+    }
+    assert!((3..=8).contains(&pings), "{pings} pings in a minute");
+    let _ = ping;
+    stage.answer(&first, r#"{"contents":[]}"#);
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+}
+
+#[test]
+fn r12_silent_unsafe_call_is_only_reported() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    stage.next_sent();
+    stage.advance(Duration::from_secs(120));
+    assert!(stage.seen.iter().all(|seen| seen.method() != "tools/call" && seen.method() != "ping"));
+    assert_eq!(stage.client_reads(), None, "it runs until its deadline");
+}
+
+#[test]
+fn r12_slow_tool_is_not_silent_before_twice_its_longest_answer() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{}}"#);
+    let list = stage.next_sent();
+    stage.answer(&list, LOOK);
+    stage.client_reads().unwrap();
+    stage.client_sends(&call(1, "look"));
+    let slow = stage.next_sent();
+    stage.advance(Duration::from_secs(25));
+    stage.answer(&slow, "{}");
+    stage.client_reads().unwrap();
+    stage.client_sends(&call(2, "look"));
+    stage.next_sent();
+    stage.advance(Duration::from_secs(49));
+    assert!(stage.seen.is_empty());
+    stage.advance(Duration::from_secs(2));
+    assert_eq!(stage.next_sent().method(), "ping");
+}
+
+/// Calls a tool whose hints are not known, and cuts the connection. The server answers the probe.
+fn cut_without_hints(tool: &str) -> Stage {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, tool));
+    let seen = stage.next_sent();
+    stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
+    assert_eq!(stage.client_reads(), None, "nothing is decided");
+    stage.advance(defaults::PROBE_DELAY);
+    let probe = stage.next_sent();
+    assert_eq!(probe.method(), "ping");
+    stage.answer(&probe, "{}");
+    stage
+}
+
+#[test]
+fn r18_hints_are_looked_up_before_a_lost_call_is_decided() {
+    for (tool, is_resent) in [("look", true), ("make", false)] {
+        let mut stage = cut_without_hints(tool);
+        let list = stage.next_sent();
+        assert_eq!(list.method(), "tools/list");
+        stage.answer(&list, LOOK);
+        stage.advance(Duration::from_secs(1));
+        if is_resent {
+            let again = stage.next_sent();
+            assert_eq!(again.method(), "tools/call");
+            stage.answer(&again, "{}");
+            assert_eq!(stage.client_reads().unwrap()["id"], 1);
+        } else {
+            assert!(stage.seen.is_empty());
+            assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
+        }
+    }
+}
+
+#[test]
+fn r18_call_without_readable_list_is_unsafe() {
+    let mut stage = cut_without_hints("look");
+    let list = stage.next_sent();
+    stage.status(list.id, 200, Content::Json, None);
+    stage.advance(defaults::LOOKUP);
+    assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
+}
+
+#[test]
+fn r18_all_pages_are_read() {
+    let mut stage = cut_without_hints("look");
+    let list = stage.next_sent();
+    stage.answer(&list, r#"{"tools":[{"name":"make"}],"nextCursor":"2"}"#);
+    let list = stage.next_sent();
+    assert_eq!(list.json()["params"]["cursor"], "2");
+    stage.answer(&list, LOOK);
+    stage.advance(Duration::from_secs(1));
+    assert_eq!(stage.next_sent().method(), "tools/call");
+}
+
+#[test]
+fn r30_changed_tools_are_listed_unless_the_client_does() {
+    for client_lists in [false, true] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(READ);
+        let read = stage.next_sent();
+        stage.status(read.id, 200, Content::Events, None);
+        stage.event(read.id, None, r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
+        assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+        if client_lists {
+            stage.client_sends(r#"{"jsonrpc":"2.0","id":9,"method":"tools/list","params":{}}"#);
+            let list = stage.next_sent();
+            stage.answer(&list, LOOK);
+            stage.client_reads().unwrap();
+        }
+        stage.advance(defaults::HINTS_DELAY);
+        let lists = stage.seen.iter().filter(|seen| seen.method() == "tools/list").count();
+        assert_eq!(lists, usize::from(!client_lists));
+    }
+}
