@@ -66,7 +66,7 @@ fn busy_child_is_pinged_only_after_timed_out_call() {
 }
 
 #[test]
-fn link_is_not_pinged_when_next_call_starts() {
+fn r12_child_is_replaced_after_silent_deadline_although_next_call_runs() {
     let mut stage = initialized_with(|notes| notes.limits.in_flight = 1);
     stage.client_sends(&call("1", "slow"));
     stage.server_reads().unwrap();
@@ -75,7 +75,9 @@ fn link_is_not_pinged_when_next_call_starts() {
     stage.client_sends(&call("2", "create_note"));
     stage.advance(defaults::RECOVERY / 2);
     let reported: Vec<Value> = std::iter::from_fn(|| stage.server_reads()).map(|it| it["method"].clone()).collect();
-    assert_eq!(reported, ["notifications/cancelled", "tools/call"], "the next call runs");
+    assert_eq!(reported, ["notifications/cancelled", "tools/call", "ping"], "nothing came since the first was sent");
+    stage.advance(defaults::KEEP_ALIVE_TIMEOUT * 2 + defaults::KEEP_ALIVE_PAUSE);
+    assert_eq!(stage.state(), LinkState::Draining, "a frozen child is replaced");
 }
 
 #[test]

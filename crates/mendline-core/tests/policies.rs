@@ -288,7 +288,7 @@ fn child_death_under_many_calls_counts_once() {
 }
 
 #[test]
-fn child_killed_by_every_call_opens_breaker() {
+fn child_killed_by_every_call_opens_no_breaker() {
     let mut stage = Stage::with(|notes| notes.reconnect.attempts = 1_000);
     stage.accept_dial();
     for id in 1..=5 {
@@ -302,8 +302,7 @@ fn child_killed_by_every_call_opens_breaker() {
             stage.accept_dial();
         }
     }
-    let opened = r#"breaker of the tool "create_note" opened"#;
-    assert!(stage.log.iter().any(|line| line.starts_with(opened)), "{:?}", stage.log);
+    assert!(!stage.log.iter().any(|line| line.contains("breaker")), "an outage is not its business: {:?}", stage.log);
 }
 
 #[test]

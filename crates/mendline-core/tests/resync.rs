@@ -227,15 +227,33 @@ fn second_page_keeps_hints_of_first() {
 }
 
 #[test]
-fn hints_are_valid_until_list_changed() {
-    for (notice, repeated) in
-        [("notifications/prompts/list_changed", true), ("notifications/tools/list_changed", false)]
-    {
+fn r18_hints_are_valid_until_list_changed() {
+    let mut stage = initialized();
+    request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
+    stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#);
+    stage.client_reads().unwrap();
+    assert!(is_resent(&mut stage));
+}
+
+#[test]
+fn r18_changed_hints_of_lost_call_are_listed_before_decision() {
+    for (tools, repeated) in [(LOOK, true), (LOOK_UNSAFE, false)] {
         let mut stage = initialized();
         request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
-        stage.server_sends(&json!({ "jsonrpc": "2.0", "method": notice }).to_string());
+        stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
         stage.client_reads().unwrap();
-        assert_eq!(is_resent(&mut stage), repeated, "{notice}");
+        assert!(is_resent(&mut stage), "nothing is decided yet");
+        stage.next_dial();
+        stage.accept_dial();
+        stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
+        assert_eq!(stage.server_reads().unwrap()["method"], "notifications/initialized");
+        let list = stage.server_answers(&format!(r#"{{"tools":[{tools}]}}"#));
+        assert_eq!(list["method"], "tools/list");
+        stage.advance(Duration::from_secs(1));
+        let sent = std::iter::from_fn(|| stage.server_reads()).any(|it| it["method"] == "tools/call");
+        assert_eq!(sent, repeated, "{tools}");
+        let answer = std::iter::from_fn(|| stage.client_reads()).find(|answer| answer["id"] == 1);
+        assert_eq!(answer.is_none(), repeated, "{answer:?}");
     }
 }
 

@@ -352,7 +352,7 @@ fn server_down_at_start_is_initialized_when_up() {
     assert!(answer["result"]["instructions"].as_str().unwrap().contains("try again"), "{answer}");
     stage.client_sends(INITIALIZED);
     stage.client_sends(&list(1));
-    for _ in 0..20 {
+    for _ in 0..45 {
         if stage.spawned.is_some() {
             down(&mut stage);
         }

@@ -429,12 +429,6 @@ impl Upstream {
         if answer.kind() == Kind::Error {
             return self.away(Reason::Error, cx);
         }
-        if self.runs(InternalRequest::Handshake) {
-            // The session was found to be lost meanwhile; the other handshake replaces it.
-            self.availability.step = ProbeStep::First;
-            self.availability.probed_session = Some(ProbedSession { session, handshake: call.message, answer });
-            return self.close_probed_session(cx);
-        }
         let is_same = session.is_some() && self.http.as_ref().is_some_and(|http| http.session_id() == session.as_ref());
         let probed = ProbedSession { session, handshake: call.message, answer };
         // A restarted server can give the same id again: a ping cannot tell the sessions apart. If the old session was

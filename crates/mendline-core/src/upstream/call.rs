@@ -291,10 +291,23 @@ impl Call {
 
     /// The time at which its current attempt counts as silent.
     pub fn silent_at(&self) -> Option<Moment> {
-        let is_sent = matches!((self.owner, self.state), (Owner::Client { .. }, State::Sent(_)));
-        let is_watched = is_sent && !self.is_silent && self.first_try.is_none();
-        (is_watched && !self.is_subscription() && self.method() != Method::Initialize)
-            .then(|| self.attempt_started.max(self.renewed) + self.silence_limit)
+        (self.is_watched() && self.is_sent()).then(|| self.attempt_started.max(self.renewed) + self.silence_limit)
+    }
+
+    fn is_sent(&self) -> bool {
+        matches!(self.state, State::Sent(_))
+    }
+
+    /// Returns whether its silence is to be reported.
+    fn is_watched(&self) -> bool {
+        let is_clients = matches!(self.owner, Owner::Client { .. });
+        let is_long = self.is_subscription() || self.method() == Method::Initialize;
+        is_clients && !is_long && !self.is_silent && self.first_try.is_none()
+    }
+
+    /// Returns whether its timer does not cover the silence of an attempt that begins now.
+    pub fn is_sent_late(&self, now: Moment) -> bool {
+        self.is_watched() && now.since(self.arrived) >= self.silence_limit
     }
 
     /// Attempts that count against the limit.
@@ -319,7 +332,11 @@ impl Call {
             State::Waiting { not_before, .. } if not_before > now => Some(not_before),
             _ => None,
         };
+        // One timer serves for the deadline and for silence; a call is usually sent when it arrives.
+        let early =
+            Some(self.arrived + self.silence_limit).filter(|at| self.is_watched() && !self.is_sent() && *at > now);
         let times = [
+            early,
             self.deadline(configured),
             self.attempt_deadline(configured),
             self.silent_at(),

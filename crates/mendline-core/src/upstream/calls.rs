@@ -136,7 +136,7 @@ impl Upstream {
                     call.is_out = true;
                     self.gate.note_sent(call.name, cx.now);
                     cx.emit(call.sent(self.id, key));
-                    if call.attempt_deadline(&self.config).is_some() {
+                    if call.attempt_deadline(&self.config).is_some() || call.is_sent_late(cx.now) {
                         self.arm(key, cx);
                     }
                     return Some(text);

@@ -42,7 +42,7 @@ impl Upstream {
         let depends = matches!(call.owner, Owner::Client { .. })
             && call.method() == Method::ToolsCall
             && call.effect == Effect::Unsafe
-            && self.config.trust_hints
+            && call.policy(&self.config).trust_hints
             && !call.is_looked_up;
         if !depends {
             return false;

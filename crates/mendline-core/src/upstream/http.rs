@@ -369,7 +369,7 @@ impl Upstream {
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body };
-        let has_deadline = call.attempt_deadline(&self.config).is_some();
+        let has_deadline = call.attempt_deadline(&self.config).is_some() || call.is_sent_late(cx.now);
         http.begin(Exchange::new(Purpose::Call(key)), request, reuse, cx);
         if has_deadline {
             self.arm(key, cx);

@@ -70,6 +70,7 @@ impl Stage {
 
     pub fn with(dialect: Dialect, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         let mut notes = UpstreamConfig::http("notes", "http://notes.example/mcp", dialect);
+        notes.tools = super::unsafe_tools();
         change(&mut notes);
         Stage::of(notes)
     }

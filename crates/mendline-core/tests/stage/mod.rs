@@ -6,9 +6,12 @@ pub mod http;
 pub mod initialized;
 
 use mendline_core::reason::{ConnectError, RefusalReason, TlsError};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mendline_core::config::ToolPolicy;
+use mendline_core::policy::effect::Effect;
 use mendline_core::port::Exit;
 use mendline_core::{
     ClientId, Config, Engine, Input, Level, LinkId, LinkState, ListCache, Moment, Output, Port, UpstreamConfig,
@@ -38,6 +41,12 @@ pub struct Stage {
     pub saves: u32,
 }
 
+/// The effects of the tools that most tests call: known without a list of the tools.
+pub fn unsafe_tools() -> BTreeMap<String, ToolPolicy> {
+    let policy = || ToolPolicy { effect: Some(Effect::Unsafe), ..ToolPolicy::default() };
+    ["create_note", "slow"].map(|tool| (tool.to_owned(), policy())).into()
+}
+
 impl Stage {
     pub fn new() -> Self {
         Stage::with(|_| {})
@@ -51,6 +60,7 @@ impl Stage {
     /// Creates a stage whose engine has this cache.
     pub fn with_cache(remembered: Option<ListCache>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
+        notes.tools = unsafe_tools();
         change(&mut notes);
         let mut stage = Stage {
             errors: 0,
