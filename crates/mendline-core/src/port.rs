@@ -302,8 +302,8 @@ pub enum Output {
         /// The cache.
         what: ListCache,
     },
-    /// Use the new transport configuration of this upstream from now on. Requested while no call is in flight;
-    /// exchanges that are still open over the old one are read to their end.
+    /// Use the new transport configuration of this upstream from now on. Requested while no call is in flight, and for
+    /// a server that needs a login at once; exchanges that are still open over the old one are read to their end.
     ReplaceTransport {
         /// The upstream.
         upstream: UpstreamId,

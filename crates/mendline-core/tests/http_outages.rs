@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::config::{Dialect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
-use mendline_core::port::{Content, ExchangeEnd, Verb, Written};
+use mendline_core::port::{Change, Content, ExchangeEnd, Verb, Written};
 use mendline_core::reason::ConnectError;
 use mendline_core::{Event, Input, LinkState, Moment, UpstreamConfig, defaults};
 use serde_json::Value;
@@ -516,5 +516,35 @@ fn t06_missing_login_of_one_call_rejects_no_other() {
         stage.answer(&seen, "{}");
         let answer = stage.client_reads().unwrap();
         assert_eq!((&answer["id"], &answer["result"]), (&id.into(), &serde_json::json!({})));
+    }
+}
+
+#[test]
+fn new_credential_is_used_at_once_while_calls_are_in_flight() {
+    let config = UpstreamConfig::http("notes", "http://notes.example/mcp", Dialect::Auto);
+    for same_place in [true, false] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        stage.client_sends(&call(2, "create_note"));
+        let (in_flight, refused) = (stage.next_sent(), stage.next_sent());
+        stage.page(&refused, 401);
+        assert_eq!(stage.client_reads().expect("at once")["id"], 2);
+        stage.refuse_probe(401);
+        let mut config = Box::new(config.clone());
+        if !same_place {
+            config.place = "https://other.example/mcp".into();
+        }
+        stage.input(Input::Reconfigure { upstream: NOTES, config, change: Change::Transport });
+        stage.client_sends(&call(3, "create_note"));
+        if same_place {
+            let read = stage.run(Duration::from_millis(300), Stage::serve);
+            let [(_, answer)] = &read[..] else { panic!("one answer, not {read:?}") };
+            assert_eq!((&answer["id"], &answer["result"]), (&3.into(), &serde_json::json!({})));
+        } else {
+            assert_eq!(failure(&stage.client_reads().unwrap())["cause"], "needs_login", "it may be another server");
+        }
+        stage.answer(&in_flight, "{}");
+        let answer = stage.client_reads().expect("it was not ended");
+        assert_eq!((&answer["id"], &answer["result"]), (&1.into(), &serde_json::json!({})));
     }
 }

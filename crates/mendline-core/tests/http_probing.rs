@@ -357,3 +357,42 @@ fn r14_refused_probe_replaces_lost_session() {
     stage.answer(&again, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
+
+#[test]
+fn session_of_probe_is_used_if_old_one_is_found_lost() {
+    for was_used in [false, true] {
+        let mut stage = Stage::initialized();
+        if was_used {
+            stage.use_session();
+        }
+        stage.client_sends(&call(1, "create_note"));
+        let cut = stage.next_sent();
+        stage.end(cut.id, ExchangeEnd::Cut(CutReason::Reset));
+        assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
+        // While the probe finds the session unknown and begins another one, a call reports that it is lost.
+        let probe = stage.next_probe();
+        stage.client_sends(&call(2, "create_note"));
+        let refused = stage.next_sent();
+        for seen in [probe, refused] {
+            stage.status(seen.id, 404, Content::Empty, None);
+            stage.end(seen.id, ExchangeEnd::Complete);
+        }
+        let at = stage.seen.iter().position(|seen| seen.method() == "initialize").expect("the second probe");
+        let handshake = stage.seen.remove(at).unwrap();
+        stage.input(Input::Reached { exchange: handshake.id });
+        stage.confirm_loss(404);
+        stage.status(handshake.id, 200, Content::Json, Some("s2"));
+        let result = r#"{"protocolVersion":"2025-11-25"}"#;
+        let id = &handshake.json()["id"];
+        stage.body(handshake.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+        stage.end(handshake.id, ExchangeEnd::Complete);
+        let read = stage.run(Duration::from_secs(1), |stage, seen| {
+            let is_post = seen.ask.verb == Verb::Post;
+            let is_in_session = is_post && seen.method() != "initialize";
+            assert!(!is_in_session || seen.header("MCP-Protocol-Version").is_some(), "{}", seen.method());
+            stage.serve(seen);
+        });
+        let [(_, answer)] = &read[..] else { panic!("one answer, not {read:?}") };
+        assert_eq!((&answer["id"], &answer["result"]), (&2.into(), &serde_json::json!({})));
+    }
+}

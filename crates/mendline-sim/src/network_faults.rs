@@ -146,6 +146,8 @@ pub struct NetworkFaults {
     pub replays_all: bool,
     /// The response that is injected for POSTs, and the percentage of POSTs.
     pub injected: Option<(InjectedResponse, u64)>,
+    /// The injected response is for calls of this tool only.
+    pub injected_tool: Option<&'static str>,
     /// The reply for a lost session.
     pub session_lost_reply: SessionLostReply,
     /// GET is answered with 405.

@@ -25,7 +25,7 @@ pub struct ServerFaults {
     pub start: Duration,
     /// Time after its start at which a child crashes.
     pub crashes_after: Option<Duration>,
-    /// The child does not read its stdin; its jobs continue.
+    /// The server reads no request; its jobs continue.
     pub ignores_stdin: bool,
     /// The child ignores the end of its stdin and TERM.
     pub ignores_term: bool,

@@ -189,7 +189,7 @@ impl World {
         self.journal.record(now, fact, &self.oracle);
         self.coverage.record(fact);
         if let Some(log) = &mut self.scenario_log {
-            log.record(fact, &self.oracle);
+            log.record(fact, now, &self.oracle);
         }
         if self.violation.is_some() {
             return;

@@ -10,6 +10,7 @@ mod children;
 #[allow(dead_code, reason = "other test binaries use more of it")]
 mod client;
 mod client_exit;
+mod conditions;
 mod load;
 mod protocol;
 mod restart;

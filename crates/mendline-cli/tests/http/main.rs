@@ -9,6 +9,7 @@
 #[path = "../client/mod.rs"]
 mod client;
 mod client_exit;
+mod conditions;
 mod conversations;
 mod credentials;
 mod cuts;

@@ -185,6 +185,11 @@ impl Availability {
         self.condition == Condition::Away
     }
 
+    /// Returns whether calls are rejected for want of a login.
+    pub fn needs_login(&self) -> bool {
+        self.condition == Condition::NeedsLogin
+    }
+
     /// Resets it for another target.
     pub fn reset(&mut self, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
@@ -425,14 +430,20 @@ impl Upstream {
         }
         let is_same = session.is_some() && self.http.as_ref().is_some_and(|http| http.session_id() == session.as_ref());
         let probed = ProbedSession { session, handshake: call.message, answer };
-        if is_same {
-            // A restarted server can give the same id again: a ping cannot tell the sessions apart.
+        // A restarted server can give the same id again: a ping cannot tell the sessions apart. If the old session was
+        // found to be lost meanwhile, nothing is left to decide.
+        if is_same || self.session.is_lost() {
             self.adopt_session(probed, cx);
             return self.advance_http(cx);
         }
-        self.availability.step = ProbeStep::Confirm;
         self.availability.probed_session = Some(probed);
-        self.send_probe(cx);
+        if self.session.is_initialized() {
+            self.availability.step = ProbeStep::Confirm;
+            self.send_probe(cx);
+        } else {
+            // Another handshake is in flight and gives the verdict.
+            self.close_probed_session(cx);
+        }
         self.advance_http(cx);
     }
 

@@ -5,7 +5,8 @@
 //! resumptions and its effect. Policies of the server apply at once: breakers and limits, keep-alive, reconnecting. The
 //! *target* of the server, its command or its URL with their settings, cannot change during a call. So the server is
 //! replaced as soon as no call is in flight; until then nothing changes, and no call is delayed or failed for it. A
-//! server that is down is dialed at once, because the change may repair it.
+//! server that is down is dialed at once, because the change may repair it. So is a server at the same URL that needs a
+//! login, because the change may be another credential; its calls in flight are read to their end.
 //!
 //! The name stays: logs and errors identify the server by it. The kind of transport stays too: a command that becomes a
 //! URL is another server.
@@ -35,6 +36,7 @@ impl Upstream {
         self.tools.reconfigure(&config.tools, config.trust_hints);
         self.link.reconfigure(config.reconnect.clone(), cx);
         self.gate.reconfigure(&self.config, &config);
+        let is_same_place = self.config.place == config.place;
         let is_watched_alike = self.config.keep_alive == config.keep_alive;
         let old = Arc::new(std::mem::replace(&mut self.config, config));
         for key in self.calls.keys_by_age() {
@@ -46,6 +48,11 @@ impl Upstream {
             self.restart_watch(cx);
         }
         self.replace_due |= change == Change::Transport;
+        // The stream of a 2024-11-05 server carries the answers to its calls.
+        let needs_login = self.http.is_some() && self.availability.needs_login() && !self.has_sse_stream();
+        if change == Change::Transport && is_same_place && needs_login && !self.closing {
+            self.replace(cx);
+        }
         // There may be more slots than before.
         self.promote(cx);
         self.advance_http(cx);
@@ -60,6 +67,10 @@ impl Upstream {
         if self.http.is_none() && self.link.state() == LinkState::Dialing {
             return;
         }
+        self.replace(cx);
+    }
+
+    fn replace(&mut self, cx: &mut Cx<'_>) {
         self.replace_due = false;
         cx.emit(Event::ServerReplaced { upstream: self.id });
         if self.http.is_some() {

@@ -52,6 +52,11 @@ impl Session {
         self.state == State::Ready
     }
 
+    /// Returns whether the session is lost and its handshake is not sent yet.
+    pub fn is_lost(&self) -> bool {
+        self.state == State::Lost
+    }
+
     /// The log level of the client, if it has set one.
     pub fn log_level(&self) -> Option<String> {
         Some(self.level.as_ref()?.get_str(&["level"])?.into_owned())

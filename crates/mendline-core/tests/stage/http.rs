@@ -259,6 +259,7 @@ impl Stage {
                     self.aborted.push(exchange);
                     self.end(exchange, ExchangeEnd::Aborted);
                 }
+                Output::ReplaceTransport { .. } => {}
                 Output::Finished { .. } => self.finished = true,
                 Output::Cache { what, .. } => self.saved = Some(what),
                 Output::Event(event) => {

@@ -2,23 +2,34 @@
 //!
 //! | Command | Effect |
 //! |---|---|
-//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200]` | configures a server; must come first |
+//! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200] [max-retries=3]` | configures a server; must come first |
 //! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | configures an HTTP server: its protocol, the configured dialect, and the form of its answers |
 //! | `client [of NAME] initializes` | completes the handshake of its era |
 //! | `client [of NAME] asks id=7 tools/call create_note` | sends a request; the id is any JSON |
+//! | `client [of NAME] asks id=10..29 tools/call read_note,create_note` | sends twenty requests together, of these tools in turn |
 //! | `client [of NAME] cancels id=7` | cancels a request |
 //! | `client [of NAME] leaves`, `closes`, `stops-reading`, `reads-again` | disconnects, closes its output, stops or resumes reading |
 //! | `kill NAME`, `exit NAME 3`, `halt NAME`, `resume NAME` | kills, ends, stops or continues the process |
-//! | `fault NAME begins p55_crash_loop`, `strikes`, `ends` | begins, repeats or ends a fault of the matrix |
+//! | `fault NAME begins p55_crash_loop [chance=100] [after=5ms]`, `strikes`, `ends` | begins, repeats or ends a fault of the matrix; the options replace its random percentage and time |
+//! | `respond NAME 429 [retry-after=3600] [to=read_note]` | answers every POST, or every call of a tool, with this status |
+//! | `busy NAME` | the server goes on with its work and reads no other request |
+//! | `heal NAME` | ends all faults of a server |
+//! | `refuse-resumption NAME` | the HTTP server resumes no stream |
+//! | `restart NAME`, `forget NAME` | the HTTP server loses all its state and connections, or its sessions |
+//! | `cut NAME id=7` | resets the connection that carries this request |
+//! | `reload NAME` | the settings of the transport change, e.g. a credential |
 //! | `says NAME {"jsonrpc":…}` | the process writes this line |
 //! | `tick 100ms` | advances the time |
 //! | `reconnect NAME`, `stop` | actions of the operator |
 //! | `oracle` | prints which requests were executed |
+//! | `brief 20ms` | from now on lines about calls are counted, those within this time together; the oracle counts too |
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_core::config::{Catalogue, Dialect, Startup, Transport};
+use mendline_core::config::{AutoReconnect, Catalogue, Dialect, Startup, Transport};
+use mendline_core::port::Change;
+use mendline_core::reason::CutReason;
 use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 
 use super::ScenarioLog;
@@ -27,7 +38,7 @@ use crate::clock::Ending;
 use crate::fault;
 use crate::journal::Journal;
 use crate::machine::EngineKind;
-use crate::network_faults::NetworkFaults;
+use crate::network_faults::{InjectedResponse, NetworkFaults};
 use crate::oracle::{Effect, Key};
 use crate::rng::Rng;
 use crate::server::{Era, ServerProfile};
@@ -67,7 +78,22 @@ impl Runner {
             ["halt", name] => self.at(name, |world, index| world.halt(index)),
             ["resume", name] => self.at(name, |world, index| world.release(index)),
             ["reconnect", name] => self.at(name, |world, index| world.reconnect(index)),
-            ["fault", name, verb, fault] => self.fault(name, verb, fault),
+            ["fault", name, verb, fault, options @ ..] => self.fault(name, verb, fault, options),
+            ["respond", name, status, options @ ..] => self.respond(name, status, options),
+            ["busy", name] => self.at(name, |world, index| world.hosts[index].faults.ignores_stdin = true),
+            ["heal", name] => self.at(name, fault::restore),
+            ["refuse-resumption", name] => self.at(name, |world, index| {
+                world.hosts[index].site.iter_mut().for_each(|site| site.faults.resumes_nothing = true);
+            }),
+            ["restart", name] => self.at(name, |world, index| world.restart(index)),
+            ["forget", name] => self.at(name, |world, index| world.forget_sessions(index)),
+            ["cut", name, id] => self.cut(name, id),
+            ["reload", name] => self.at(name, |world, index| world.reconfigure(index, Change::Transport, |_| {})),
+            ["brief", window] => {
+                let window = duration(window)?;
+                self.world()?.scenario_log.iter_mut().for_each(|log| log.shorten(window));
+                Ok(())
+            }
             ["says", name, ..] => {
                 let text = line.splitn(3, char::is_whitespace).nth(2).unwrap_or_default();
                 let text = Bytes::copy_from_slice(text.as_bytes());
@@ -138,6 +164,11 @@ impl Runner {
                 }
                 Some(("start", time)) => baseline.start = duration(time)?,
                 Some(("startup", "at-once")) => config.catalogue = Catalogue::default(),
+                Some(("max-retries", count)) => {
+                    let retries = u32::try_from(number(count)?).map_err(|_| "too many")?;
+                    let policy = AutoReconnect { max_retries: Some(Some(retries)), ..AutoReconnect::default() };
+                    config.reconnect = policy.into();
+                }
                 Some(("pipe", bytes)) => capacity = number(bytes)? as u64,
                 _ => return Err(format!("no such option: {option}")),
             }
@@ -188,7 +219,21 @@ impl Runner {
             ["initializes"] => client.initialize(oracle),
             ["asks", id, method, rest @ ..] => {
                 let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
-                client.send_request_with_id(spec(method, rest.first().copied())?, id, oracle);
+                let specs: Result<Vec<RequestSpec>, String> = match rest.first() {
+                    Some(tools) => tools.split(',').map(|tool| spec(method, Some(tool))).collect(),
+                    None => spec(method, None).map(|spec| vec![spec]),
+                };
+                let specs = specs?;
+                match id.split_once("..") {
+                    Some((first, last)) => {
+                        for (id, spec) in (number(first)?..=number(last)?).zip(specs.iter().cycle()) {
+                            client.send_request_with_id(*spec, &id.to_string(), oracle);
+                        }
+                    }
+                    None => {
+                        client.send_request_with_id(specs[0], id, oracle);
+                    }
+                }
             }
             ["cancels", id] => {
                 let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
@@ -210,12 +255,50 @@ impl Runner {
         self.at(name, |world, index| world.kill(index, ending))
     }
 
-    fn fault(&mut self, name: &str, verb: &str, fault: &str) -> Result<(), String> {
+    /// Answers requests with a status in place of the server.
+    fn respond(&mut self, name: &str, status: &str, options: &[&str]) -> Result<(), String> {
+        let status = status.parse().map_err(|_| "not a status")?;
+        let (mut wait, mut tool) = (None, None);
+        for option in options {
+            match option.split_once('=') {
+                Some(("retry-after", seconds)) => wait = Some(number(seconds)? as u64),
+                Some(("to", name)) => tool = spec("tools/call", Some(name))?.tool,
+                _ => return Err(format!("no such option: {option}")),
+            }
+        }
+        let index = self.index_of(name)?;
+        let site = self.world()?.hosts[index].site.as_mut().ok_or("only an HTTP server responds")?;
+        site.faults.injected = Some((InjectedResponse::Status(status, wait), 100));
+        site.faults.injected_tool = tool;
+        Ok(())
+    }
+
+    /// Cuts the connection of a request.
+    fn cut(&mut self, name: &str, id: &str) -> Result<(), String> {
+        let id = id.strip_prefix("id=").ok_or("write the id as id=7")?;
+        let index = self.index_of(name)?;
+        let world = self.world()?;
+        let is_meant = |key: Option<Key>| key.is_some_and(|key| world.oracle.of(key).id.as_bytes() == id.as_bytes());
+        let connected = world.connected(index);
+        let exchange = connected.into_iter().find(|it| world.exchanges.get(it).is_some_and(|it| is_meant(it.key)));
+        let exchange = exchange.ok_or("no connection carries that request")?;
+        self.at(name, |world, _| world.cut(exchange, CutReason::Reset))
+    }
+
+    fn fault(&mut self, name: &str, verb: &str, fault: &str, options: &[&str]) -> Result<(), String> {
         let index = self.index_of(name)?;
         let fault = fault::by_name(fault).ok_or("no such fault")?;
         match verb {
             "begins" => {
                 fault.begin(self.world()?, index);
+                let host = &mut self.world()?.hosts[index];
+                for option in options {
+                    match option.split_once('=') {
+                        Some(("chance", percent)) => set_chance(host, number(percent)? as u64),
+                        Some(("after", time)) => host.faults.crashes_after = Some(duration(time)?),
+                        _ => return Err(format!("no such option: {option}")),
+                    }
+                }
             }
             "strikes" => {
                 fault.repeat(self.world()?, index);
@@ -229,14 +312,30 @@ impl Runner {
 
     fn oracle(&mut self) -> Result<(), String> {
         let world = self.world()?;
-        let ran: Vec<String> = world
+        let is_brief = world.scenario_log.as_ref().is_some_and(ScenarioLog::is_brief);
+        let mut ran: Vec<String> = world
             .oracle
             .all()
             .filter(|(_, record)| record.what != "initialize")
             .map(|(_, record)| {
-                format!("{} id={} ran {}×, was sent {}×", record.what, record.id, record.runs, record.whole)
+                let id = if is_brief { String::new() } else { format!(" id={}", record.id) };
+                format!("{}{id} ran {}×, was sent {}×", record.what, record.runs, record.whole)
             })
             .collect();
+        if is_brief {
+            ran.sort();
+            let mut counted: Vec<(String, u32)> = Vec::new();
+            for line in ran {
+                match counted.last_mut().filter(|(last, _)| *last == line) {
+                    Some((_, count)) => *count += 1,
+                    None => counted.push((line, 1)),
+                }
+            }
+            ran = counted.into_iter().map(|(line, count)| format!("{line}: {count} requests")).collect();
+        }
+        if let Some(log) = &mut world.scenario_log {
+            log.write_times();
+        }
         if let Some(log) = &mut world.scenario_log {
             ran.iter().for_each(|line| log.write("oracle", line));
         }
@@ -276,6 +375,18 @@ fn spec(method: &str, tool: Option<&str>) -> Result<RequestSpec, String> {
     }
     let (method, effect) = METHODS.iter().find(|(name, _)| *name == method).ok_or("no such method")?;
     Ok(RequestSpec { method, tool: None, effect: *effect, continues: false })
+}
+
+/// Replaces the percentages of the faults that a host has.
+fn set_chance(host: &mut Host, percent: u64) {
+    for chance in [&mut host.faults.internal_errors, &mut host.faults.session_errors] {
+        *chance = if *chance > 0 { percent } else { 0 };
+    }
+    let Some(site) = &mut host.site else { return };
+    let faults = &mut site.faults;
+    faults.injected = faults.injected.map(|(injected, _)| (injected, percent));
+    faults.cut = faults.cut.map(|(cut, _)| (cut, percent));
+    faults.rejection = faults.rejection.map(|(rejection, _)| (rejection, percent));
 }
 
 /// Applies an option of an HTTP server.

@@ -4,6 +4,8 @@
 //! a message as it does for a child. A server that receives what Mendline must never send (a missing session id,
 //! headers that do not match the body) answers as real servers do and records a violation.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use mendline_core::evidence::proves_refusal;
 use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Head, Verb};
@@ -20,10 +22,16 @@ use crate::site::{Conversation, Form, HttpServerKind, Site, Stream};
 
 /// The protocol version of the clients.
 const VERSION: &str = "2025-11-25";
+/// The interval at which a busy server looks for requests.
+const BUSY_POLL: Duration = Duration::from_millis(100);
 
 impl World {
     /// Processes a complete request at the server, or at a proxy in front of it.
     pub(super) fn request_arrives(&mut self, upstream: usize, number: u32) {
+        if self.hosts[upstream].faults.ignores_stdin {
+            // The server is busy and reads the request later.
+            return self.clock.after(BUSY_POLL, Due::RequestArrives(upstream, number));
+        }
         let Some(mut pending) = self.origins[upstream].in_transit.remove(&number) else { return };
         let Some(site) = self.hosts[upstream].site.clone() else { return };
         // An aborted exchange receives no response.
@@ -48,6 +56,7 @@ impl World {
         let is_request = pending.message.as_ref().is_some_and(|message| message.kind() == Kind::Request);
         if let (Some((injected, chance)), Verb::Post) = (site.faults.injected, pending.request.verb)
             && injected.applies_to(site.kind, is_request)
+            && site.faults.injected_tool.is_none_or(|tool| is_call_of(pending.message.as_ref(), tool))
             && self.rng.percent(chance)
         {
             let exchange = pending.exchange;
@@ -493,6 +502,13 @@ impl World {
     fn record_violation(&mut self, upstream: usize, conversation: u32, text: &str) {
         self.record(&Fact::ServerViolation { by: Via::Conversation(upstream, conversation), text });
     }
+}
+
+/// Returns whether a request calls this tool.
+fn is_call_of(message: Option<&Message>, tool: &str) -> bool {
+    message.is_some_and(|message| {
+        message.method() == Method::ToolsCall && message.get_str(&["name"]).as_deref() == Some(tool)
+    })
 }
 
 pub(super) fn head(status: u16, content: Content) -> Head {
