@@ -163,6 +163,8 @@ pub const DIALS_PER_MINUTE: usize = 36;
 pub const DIAL_BURST: usize = 6;
 /// … and the interval of the others, so that the minute's dials are not used up early.
 pub const DIAL_PACE: Duration = Duration::from_secs(2);
+/// The most that this interval is longer: an exact one could keep step with a network that comes and goes.
+pub const DIAL_PACE_SPREAD: Duration = Duration::from_millis(400);
 
 /// The time within which all upstreams are tried after a resume or a network change, with jitter.
 pub const STAGGER: Duration = Duration::from_millis(500);

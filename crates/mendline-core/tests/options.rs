@@ -114,7 +114,7 @@ fn retries_are_restored_by_answers_and_uptime_not_by_handshakes() {
     let mut serving = initialized_with(|notes| notes.reconnect = two().into());
     // More restarts than retries, and not yet a crash loop.
     for _ in 1..defaults::CRASH_LOOP_EXITS {
-        serving.advance(defaults::DIAL_PACE);
+        serving.advance(defaults::DIAL_PACE + defaults::DIAL_PACE_SPREAD);
         restart(&mut serving);
         request(&mut serving, "tools/call", &json!({ "name": "create_note" }), "{}");
     }

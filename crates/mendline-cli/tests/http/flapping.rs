@@ -31,8 +31,8 @@ fn refusals(client: &Client) -> usize {
 #[test]
 fn t24_flapping_network_loses_no_answer_and_bounds_dials() {
     let site = Site::start(json_answers());
-    // With fast backoff the dials find every second up-phase. The default backoff may miss several in a row. After ten
-    // dials the dial limit allows one in three seconds, which finds every second up-phase.
+    // With fast backoff the dials find every second up-phase. After six dials in a minute they are 2.0 to 2.4 s apart, so
+    // that they meet both phases.
     let (proxy, mut client) = through_a_proxy(&site, &["--max-retry-delay", "400ms", "--max-retries", "-1"]);
     let begin = Instant::now();
     proxy.add(Direction::Both, Toxic::Flap(Flap { down_ms: 1_000, up_ms: 1_000 }));

@@ -427,13 +427,20 @@ impl Link {
         let wanted_at = wanted_at.max(self.not_before);
         let burst = self.dials.len().checked_sub(defaults::DIAL_BURST).and_then(|at| self.dials.get(at));
         let steady = match (burst, self.dials.back()) {
-            (Some(first), Some(last)) if *first + MINUTE > wanted_at => wanted_at.max(*last + defaults::DIAL_PACE),
+            (Some(first), Some(last)) if *first + MINUTE > wanted_at => wanted_at.max(*last + self.pace()),
             _ => wanted_at,
         };
         match self.dials.front() {
             Some(first) if self.dials.len() >= defaults::DIALS_PER_MINUTE => steady.max(*first + MINUTE),
             _ => steady,
         }
+    }
+
+    /// The steady pace of the dials. It differs from dial to dial, so that it does not keep step with a network that
+    /// comes and goes.
+    fn pace(&self) -> Duration {
+        const STEPS: u32 = 5;
+        defaults::DIAL_PACE + defaults::DIAL_PACE_SPREAD * (self.dial.wrapping_mul(2) % STEPS) / (STEPS - 1)
     }
 
     fn sleep_until(&mut self, at: Moment, cx: &mut Cx<'_>) {

@@ -54,7 +54,8 @@ impl Check for Alive {
                     recent.retain(|dial| now - *dial < Duration::from_secs(60));
                     // One more than the burst may already be on its way.
                     let paced = recent.back().filter(|_| recent.len() + 1 >= defaults::DIAL_BURST);
-                    let soon = paced.map_or(now, |last| now.max(*last + defaults::DIAL_PACE));
+                    let soon =
+                        paced.map_or(now, |last| now.max(*last + defaults::DIAL_PACE + defaults::DIAL_PACE_SPREAD));
                     let soon = self.paused_until.get(&upstream).map_or(soon, |until| soon.max(*until));
                     if recent.len() + 1 < defaults::DIALS_PER_MINUTE {
                         self.due_by.entry(upstream).or_insert(soon + STAGGER);

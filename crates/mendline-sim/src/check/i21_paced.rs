@@ -24,6 +24,8 @@ const MEMORY: usize = 300;
 
 struct Upstream {
     paused_until: Moment,
+    /// The time of the last request for a pause. What the engine sends at that very time may come before it.
+    announced: Option<Moment>,
     limit: Option<RateLimit>,
     sent: VecDeque<Moment>,
     handshake: Option<ExchangeId>,
@@ -40,6 +42,7 @@ impl Paced {
     pub(super) fn new(config: &Config) -> Paced {
         let upstream = |it: &mendline_core::UpstreamConfig| Upstream {
             paused_until: Moment::ZERO,
+            announced: None,
             limit: it.rate_limit.filter(|_| it.transport != Transport::Child),
             sent: VecDeque::new(),
             handshake: None,
@@ -51,7 +54,7 @@ impl Paced {
 
 impl Upstream {
     fn send(&mut self, now: Moment) -> Result<(), String> {
-        if now < self.paused_until {
+        if now < self.paused_until && self.announced != Some(now) {
             let left = self.paused_until - now;
             return Err(format!("a request was sent although the pause lasts another {left:?}"));
         }
@@ -84,6 +87,7 @@ impl Check for Paced {
         match fact {
             Fact::RetryAfter { upstream, wait } => {
                 let it = &mut self.upstreams[*upstream];
+                it.announced = Some(now);
                 it.paused_until = it.paused_until.max(now + (*wait).min(defaults::PAUSE_CAP));
             }
             Fact::HandedOut { by: Via::Exchange(upstream, exchange), message, .. }
