@@ -120,7 +120,7 @@ fn r01_unsent_unsafe_call_waits_for_end_of_outage() {
 }
 
 fn with_broken_tool() -> Stage {
-    let read = ToolPolicy { effect: Some(Effect::Read), timeout: None };
+    let read = ToolPolicy { effect: Some(Effect::Read), ..ToolPolicy::default() };
     let change = |notes: &mut UpstreamConfig| {
         (notes.tools, notes.keep_alive) = ([("broken".into(), read)].into(), None);
     };
@@ -517,4 +517,84 @@ fn t06_missing_login_of_one_call_rejects_no_other() {
         let answer = stage.client_reads().unwrap();
         assert_eq!((&answer["id"], &answer["result"]), (&id.into(), &serde_json::json!({})));
     }
+}
+
+#[test]
+fn t06_403_with_challenge_needs_login_like_401() {
+    for status in [401, 403] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
+        stage.challenge(&seen, status);
+        let answer = stage.client_reads().expect("at once");
+        assert_eq!(
+            (failure(&answer)["cause"].as_str(), outcome(&answer)),
+            (Some("needs_login"), "refused"),
+            "{status}"
+        );
+        let probe = stage.next_probe();
+        stage.challenge(&probe, status);
+        stage.client_sends(&call(2, "create_note"));
+        let rejected = stage.client_reads().expect("at once");
+        assert_eq!(failure(&rejected)["cause"], "needs_login", "{status}: {rejected}");
+        let read = stage.run(Duration::from_secs(5), Stage::serve);
+        assert_eq!(read, [], "{status}");
+        stage.client_sends(&call(3, "create_note"));
+        let read = stage.run(Duration::from_secs(1), Stage::serve);
+        assert_eq!(read[0].1["result"], serde_json::json!({}), "{status}: a probe was accepted");
+    }
+}
+
+#[test]
+fn t06_403_without_challenge_is_refused() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let read = stage.run(Duration::from_secs(5), |stage, seen| match is_call(seen) {
+        true => stage.page(seen, 403),
+        false => stage.serve(seen),
+    });
+    assert_eq!(failure(&read[0].1)["cause"], "refused", "{read:?}");
+}
+
+#[test]
+fn r25_ping_is_answered_while_login_is_needed() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.challenge(&seen, 401);
+    stage.client_reads().expect("at once");
+    let probe = stage.next_probe();
+    stage.challenge(&probe, 401);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+    let answer = stage.client_reads().expect("by Mendline");
+    assert_eq!((&answer["id"], &answer["result"]), (&2.into(), &serde_json::json!({})));
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn first_handshake_in_outage_counts_each_attempt_once() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(INITIALIZE);
+    stage.run(Duration::from_secs(2), |stage, seen| stage.page(seen, 502));
+    let retries: Vec<_> = stage.log.iter().filter_map(|line| line.split_once("(attempt ")).collect();
+    assert!(retries.len() > 2, "{:?}", stage.log);
+    for (number, (_, words)) in retries.iter().enumerate() {
+        let expected = format!("{} of {})", number + 2, number + 4);
+        assert!(words.starts_with(&expected), "{expected}: {words}");
+    }
+}
+
+#[test]
+fn t10_primed_and_closed_handshake_obeys_backoff() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(INITIALIZE);
+    let (mut requests, mut event) = (0, 0);
+    stage.run(Duration::from_secs(60), |stage, seen| {
+        requests += 1;
+        event += 1;
+        stage.status(seen.id, 200, Content::Events, None);
+        stage.event(seen.id, Some(&event.to_string()), "");
+        stage.end(seen.id, ExchangeEnd::Complete);
+    });
+    assert!((5..=36).contains(&requests), "{requests} requests in a minute");
 }

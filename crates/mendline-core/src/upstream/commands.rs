@@ -103,7 +103,10 @@ impl Upstream {
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
-        let may_go = is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now);
+        let limited_tool = self.gate.tool_limits.of(&message);
+        let tool_admits =
+            limited_tool.as_ref().is_none_or(|it| self.gate.tool_limits.admits(it, self.in_flight_of(it), cx.now));
+        let may_go = is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now) && tool_admits;
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
         let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
         if is_full && evicted.is_none() {
@@ -126,7 +129,7 @@ impl Upstream {
             self.provisional_handshake.is_some() && !self.ever_answered && ListKind::of(method).is_some();
         let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
-        (call.timeout, call.grace) = (timeout, grace);
+        (call.timeout, call.grace, call.limited_tool) = (timeout, grace, limited_tool.clone());
         call.waits = is_early_list.then_some(defaults::LISTS);
         let tool = self.tool_names.of(&call.message);
         call.tool.clone_from(&tool);
@@ -147,7 +150,7 @@ impl Upstream {
             self.start_call(key, cx);
         } else {
             self.waiting.push_back(key);
-            self.emit_rate_limited(name, cx);
+            self.emit_rate_limited(name, limited_tool.as_ref(), cx);
             self.link.wake(cx);
             // The calls before it may only wait for their backoff; then a slot is free for this one.
             self.promote(cx);
@@ -157,7 +160,7 @@ impl Upstream {
 
     /// Answers a client's ping while the server cannot: it tests the connection to Mendline.
     fn answer_ping(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
-        let is_away = !self.link.is_up() || self.availability.is_away();
+        let is_away = !self.link.is_up() || self.availability.is_away() || self.login_rejection().is_some();
         if message.method() != Method::Ping || !is_away || self.gate.is_isolated() {
             return false;
         }
@@ -215,6 +218,7 @@ impl Upstream {
             why,
             needs_person,
             modern: meta::is_modern(message),
+            form: self.config.failures,
         };
         cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }

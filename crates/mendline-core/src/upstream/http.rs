@@ -288,7 +288,14 @@ impl Upstream {
         if !self.waiting.is_empty() && !self.gate.is_open(cx.now) {
             return self.watch_gate(cx);
         }
-        match self.waiting.pop_front() {
+        let counts = self.counts_by_tool();
+        let is_admitted =
+            |key: &Key| self.calls.get(*key).is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
+        let first = self.waiting.iter().position(is_admitted);
+        if let (None, Some(at)) = (first, self.next_slot_of_tools(cx.now)) {
+            return self.watch_gate_at(at, cx);
+        }
+        match self.waiting.remove(first.unwrap_or_default()) {
             Some(key) => self.start_call(key, cx),
             // Nothing waits. A session may have changes, so a ping is sent; otherwise the next call is the probe.
             None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(cx),
@@ -351,7 +358,7 @@ impl Upstream {
             call.owner,
             Owner::Us(InternalRequest::Probe | InternalRequest::ProbeHandshake | InternalRequest::Handshake)
         );
-        let is_picky = !call.effect.is_repeatable() || call.misdirected_once || is_probe;
+        let is_picky = !call.effect.is_repeatable() || call.sent_afresh || is_probe;
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body };

@@ -30,6 +30,8 @@ pub(super) struct Entry {
     /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
     since: Duration,
+    /// The time at which the current incident first parked it.
+    parked_since: Option<Duration>,
     /// The times at which the next dial was planned and the last pause started.
     dial_planned_at: Duration,
     paused_at: Duration,
@@ -52,6 +54,7 @@ impl Entry {
             status: UpstreamStatus::default(),
             kind: StateKind::Idle,
             since: now,
+            parked_since: None,
             dial_planned_at: now,
             paused_at: now,
             opened_at: BTreeMap::new(),
@@ -64,6 +67,12 @@ impl Entry {
         let kind = kind_of(&self.status, is_stopping);
         if kind != self.kind {
             (self.kind, self.since) = (kind, now);
+            match kind {
+                // An attempt of a parked server does not make it young again.
+                StateKind::Parked => self.since = *self.parked_since.get_or_insert(now),
+                StateKind::Starting | StateKind::Reconnecting => {}
+                _ => self.parked_since = None,
+            }
         }
         match event {
             Event::DialPlanned { .. } => self.dial_planned_at = now,
