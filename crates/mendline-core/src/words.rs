@@ -357,6 +357,24 @@ mod tests {
     }
 
     #[test]
+    fn t10_times_to_wait_are_rounded_up() {
+        for (micros, words) in [
+            (2_996_000, "3.0 s"),
+            (2_900_000, "2.9 s"),
+            (999_001, "1.0 s"),
+            (250_000, "250 ms"),
+            (9_999_000, "10 s"),
+            (59_001_000, "60 s"),
+            (119_000_001, "2 min"),
+            (3_600_000_001, "61 min"),
+        ] {
+            let retry_after = Some(Duration::from_micros(micros));
+            let down = Failure { retry_after, ..failure(Cause::Parked, Outcome::NotSent, true) };
+            assert!(down.text().ends_with(&format!("Try again in {words}.")), "{micros}: {}", down.text());
+        }
+    }
+
+    #[test]
     fn hostile_detail_stays_inside_its_string() {
         let mut nasty = failure(Cause::Unavailable, Outcome::NotSent, true);
         nasty.why = Reason::ErrorBody { message: "\"},\"x\":\"\n\u{0}".into() };

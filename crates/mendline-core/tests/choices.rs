@@ -193,7 +193,7 @@ fn rejected_tool_call_is_an_error_if_configured() {
 #[test]
 fn modern_failure_is_an_error_if_configured() {
     let mut stage = HttpStage::with(Dialect::Auto, |notes| notes.failures = FailureForm::Error);
-    stage.client_sends(&modern(1, "tools/call", r#""name":"create_note""#));
+    stage.client_sends(&modern(1, "tools/call", r#""name":"create_note","#));
     let read = stage.run(60 * SECOND, |stage, seen| stage.page(seen, 502));
     let answer = &read.iter().find(|(_, answer)| answer["id"] == 1).expect("an answer").1;
     assert_eq!(answer["error"]["code"], -31002, "{answer}");

@@ -598,3 +598,15 @@ fn t10_primed_and_closed_handshake_obeys_backoff() {
     });
     assert!((5..=36).contains(&requests), "{requests} requests in a minute");
 }
+
+#[test]
+fn r20_bare_429_is_logged_as_overload() {
+    for (hint, words) in [(None, "the server is overloaded"), (Some(2), "as the server requested")] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 429, hint);
+        let line = stage.log.iter().find(|line| line.contains("paused for")).expect("a line");
+        assert!(line.contains(words), "{line}");
+    }
+}

@@ -292,10 +292,11 @@ impl Upstream {
         let is_admitted =
             |key: &Key| self.calls.get(*key).is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
         let first = self.waiting.iter().position(is_admitted);
-        if let (None, Some(at)) = (first, self.next_slot_of_tools(cx.now)) {
-            return self.watch_gate_at(at, cx);
+        if first.is_none() && !self.waiting.is_empty() {
+            // All wait for the limits of their tools: for a slot, or for the end of a call in flight.
+            return self.next_slot_of_tools(cx.now).into_iter().for_each(|at| self.watch_gate_at(at, cx));
         }
-        match self.waiting.remove(first.unwrap_or_default()) {
+        match first.and_then(|first| self.waiting.remove(first)) {
             Some(key) => self.start_call(key, cx),
             // Nothing waits. A session may have changes, so a ping is sent; otherwise the next call is the probe.
             None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(cx),

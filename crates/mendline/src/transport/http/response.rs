@@ -164,6 +164,12 @@ mod tests {
     }
 
     #[test]
+    fn t06_challenge_is_reported() {
+        assert!(head(&parts(403, &[("www-authenticate", "Bearer")]), true, noon).has_challenge);
+        assert!(!head(&parts(403, &[]), true, noon).has_challenge);
+    }
+
+    #[test]
     fn idle_limit_is_keep_alive_timeout_minus_one_second() {
         let seconds = |n| Some(Duration::from_secs(n));
         assert_eq!(idle_limit(&parts(200, &[])), None);
