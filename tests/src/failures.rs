@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use mendline_core::config::FailureForm;
 use mendline_core::evidence::Outcome;
 use mendline_core::reason::{Exit, LossReason, Reason};
 use mendline_core::words::{Cause, Failure};
@@ -47,6 +48,7 @@ pub fn all(modern: bool) -> Vec<Failure> {
                         why,
                         needs_person,
                         modern,
+                        form: FailureForm::Result,
                     });
                 }
             }

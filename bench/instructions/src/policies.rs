@@ -14,7 +14,7 @@ pub(crate) fn all(mut server: UpstreamConfig) -> Config {
     server.retry.codes = BTreeMap::from([(-32001, OnError::Reads)]);
     server.keep_alive = Some(KeepAlive::default());
     server.catalogue = Catalogue::default();
-    let policy = ToolPolicy { effect: None, timeout: Some(Duration::from_secs(60)) };
+    let policy = ToolPolicy { timeout: Some(Duration::from_secs(60)), ..ToolPolicy::default() };
     server.tools = ["delete", "echo", "read"].map(|tool| (tool.to_owned(), policy)).into();
     Config::new(vec![server])
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use mendline::decisions::config::{Catalogue, Dialect, OpenFor, Startup, Transport};
+use mendline::decisions::config::{
+    Breaker, Catalogue, Dialect, FailureForm, OnError, OpenFor, RateLimit, Startup, Transport,
+};
 use mendline::decisions::{UpstreamConfig, defaults};
 use mendline_config::{Endpoint, Loaded, Owner, Server};
 
@@ -170,7 +172,10 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
         say(true, format!("timeouts.attempt: {}", time(attempt)));
     }
     let retry = &policies.retry;
-    let codes: Vec<_> = retry.codes.iter().map(|(code, when)| format!("{code} {when:?}").to_lowercase()).collect();
+    let rule = |what: String, when: &OnError| format!("{what} {when:?}").to_lowercase();
+    let codes = retry.codes.iter().map(|(code, when)| rule(code.to_string(), when));
+    let statuses = retry.statuses.iter().map(|(status, when)| rule(format!("http {status}"), when));
+    let rules: Vec<_> = codes.chain(statuses).collect();
     say(
         *retry != usual.retry,
         format!(
@@ -178,27 +183,26 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
             retry.attempts,
             time(retry.initial),
             time(retry.cap),
-            codes.join(", ")
+            rules.join(", ")
         )
         .trim_end()
         .to_owned(),
     );
-    say(
-        policies.breaker != usual.breaker,
-        match &policies.breaker {
-            None => "circuitBreaker: off".to_owned(),
-            Some(breaker) => {
-                let open = match breaker.open_for {
-                    OpenFor::Exactly(time) => format!("for {}", humantime::format_duration(time)),
-                    OpenFor::Growing { first, cap } => format!("for {} to {}", time(first), time(cap)),
-                };
-                let errors = if breaker.count_tool_errors { ", tool errors counted" } else { "" };
-                format!("circuitBreaker: opens after {} failures {open}{errors}", breaker.failures)
-            }
-        },
-    );
+    let breaker = |breaker: &Option<Breaker>| match breaker {
+        None => "circuitBreaker: off".to_owned(),
+        Some(breaker) => {
+            let open = match breaker.open_for {
+                OpenFor::Exactly(time) => format!("for {}", humantime::format_duration(time)),
+                OpenFor::Growing { first, cap } => format!("for {} to {}", time(first), time(cap)),
+            };
+            let errors = if breaker.count_tool_errors { ", tool errors counted" } else { "" };
+            format!("circuitBreaker: opens after {} failures {open}{errors}", breaker.failures)
+        }
+    };
+    say(policies.breaker != usual.breaker, breaker(&policies.breaker));
+    let rate = |limit: RateLimit| format!("rateLimit: {} per second, {} at once", limit.per_second, limit.burst);
     if let Some(limit) = policies.rate_limit {
-        say(true, format!("rateLimit: {} per second, {} at once", limit.per_second, limit.burst));
+        say(true, rate(limit));
     }
     say(
         policies.keep_alive != usual.keep_alive,
@@ -220,6 +224,7 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
         (limits.in_flight, limits.waiting) != (usual.limits.in_flight, usual.limits.waiting),
         format!("limits: {} in flight, {} waiting", limits.in_flight, limits.waiting),
     );
+    say(policies.failures == FailureForm::Error, "failures: JSON-RPC errors".to_owned());
     say(!policies.trust_hints, "trustHints: no".to_owned());
     let Catalogue { cache, startup } = policies.catalogue;
     say(!cache, "catalogue: not cached".to_owned());
@@ -227,7 +232,11 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
     for (tool, policy) in &policies.tools {
         let effect = policy.effect.map(|effect| format!("{effect:?}").to_lowercase());
         let timeout = policy.timeout.map(|timeout| time(timeout).to_string());
-        let said: Vec<_> = effect.into_iter().chain(timeout).collect();
+        let mut said: Vec<_> = effect.into_iter().chain(timeout).collect();
+        said.extend(policy.in_flight.map(|most| format!("{most} in flight")));
+        said.extend(policy.waiting.map(|most| format!("{most} waiting")));
+        said.extend(policy.rate_limit.map(rate));
+        said.extend(policy.breaker.as_ref().map(breaker));
         say(true, format!("tools.{tool}: {}", said.join(", ")));
     }
     found

@@ -51,9 +51,12 @@ impl Observer for Reporter {
                 self.print_once(format!("{}; reconnecting", one_line(&why.to_string())));
             }
             Event::CallRetried { attempt, .. } => self.print_once(format!("sent again, attempt {attempt}")),
-            Event::Paused { wait, .. } => {
+            Event::Paused { wait, hint, .. } => {
                 let wait = humantime::format_duration(std::time::Duration::from_secs(wait.as_secs().max(1)));
-                self.print_once(format!("the server asks for a pause of {wait}"));
+                self.print_once(match hint {
+                    Some(_) => format!("the server asks for a pause of {wait}"),
+                    None => format!("the server is overloaded; waiting {wait}"),
+                });
             }
             _ => {}
         }

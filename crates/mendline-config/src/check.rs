@@ -220,6 +220,7 @@ impl<'a> Checker<'a> {
             },
             Kind::Each(keys) => self.each(name, value, keys),
             Kind::Codes(words) => self.codes(name, value, words),
+            Kind::Statuses(words) => self.statuses(name, value, words),
             Kind::Foreign(why) => {
                 self.mask(value);
                 self.report(Finding::note(entry.key_at.clone(), format!("Mendline ignores `{name}`: {why}")));
@@ -461,6 +462,31 @@ impl<'a> Checker<'a> {
             }
         }
         Some(TypedValue::Codes(codes))
+    }
+
+    fn statuses(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<TypedValue> {
+        let Some(entries) = value.table() else {
+            return self.wrong(name, value, "an object of HTTP statuses", "{ \"502\": \"never\" }");
+        };
+        let mut statuses: Vec<(i64, &'static str)> = Vec::new();
+        for entry in entries {
+            let problem = match entry.key.parse::<u16>() {
+                Ok(401) => Some("a missing login has its own handling"),
+                Ok(421) => Some("a misdirected request has its own handling"),
+                Ok(300..600) if entry.key.len() == 3 => None,
+                _ => Some("it is not an integer from 300 to 599"),
+            };
+            let status = entry.key.parse().unwrap_or_default();
+            if let Some(problem) = problem {
+                let what = format!("`{}` cannot be a key of `{name}`: {problem}", entry.key);
+                self.report(Finding::error(entry.key_at.clone(), what).help("for example \"502\""));
+            } else if statuses.iter().any(|(before, _)| *before == status) {
+                self.report_duplicate(entry, "status");
+            } else if let Some(word) = self.choice(&entry.key, &entry.value, words) {
+                statuses.push((status, word));
+            }
+        }
+        Some(TypedValue::Codes(statuses))
     }
 
     /// Masks all texts in a value, because they may be secrets.

@@ -51,6 +51,8 @@ pub enum Kind {
     Each(&'static [Key]),
     /// An object of error codes with one of these strings each.
     Codes(&'static [&'static str]),
+    /// An object of HTTP statuses with one of these strings each.
+    Statuses(&'static [&'static str]),
     /// A key of another program; Mendline ignores it, for this reason.
     Foreign(&'static str),
     /// A planned key. It is an error with this advice, because a key that is accepted must have an effect. Neither the
@@ -145,6 +147,7 @@ pub const SERVER: &[Key] = &[
     KEEP_ALIVE,
     RESUME,
     LIMITS,
+    FAILURES,
     key("auth", Kind::Unsupported("use `headers` with ${VAR}"), "", "Authentication."),
     key("tools", Kind::Each(TOOL), "{}", "Policies of single tools; they override the hints of the server."),
     CATALOGUE,
@@ -222,6 +225,7 @@ pub const POLICIES: &[Key] = &[
     KEEP_ALIVE,
     RESUME,
     LIMITS,
+    FAILURES,
     CATALOGUE,
     STARTUP,
     SHARING,
@@ -274,6 +278,12 @@ const RETRY_KEYS: &[Key] = &[
         "{\"-32603\": \"reads\"}",
         "The calls to retry after an error with this code.",
     ),
+    key(
+        "statuses",
+        Kind::Statuses(&["never", "reads", "always"]),
+        "{}",
+        "The calls to retry after this HTTP status without a JSON-RPC response; always: the server did nothing.",
+    ),
 ];
 
 const CIRCUIT_BREAKER: Key =
@@ -315,11 +325,33 @@ const LIMITS_KEYS: &[Key] = &[
     key("messageBytes", Kind::Integer(1024, 256 << 20), "16777216", "Maximum size of a message in bytes."),
 ];
 
-const TOOL: &[Key] = &[
+/// The keys of a tool.
+pub const TOOL: &[Key] = &[
     key("effect", Kind::Choice(&["read", "idempotent", "unsafe"]), "the hints of the server", "The effect of a call."),
     key("timeout", Kind::Duration(MILLISECOND), "`timeouts.call`", "Timeout of its calls."),
+    key("limits", Kind::Block(TOOL_LIMITS_KEYS), "", "Limits of its calls, within those of the server."),
+    key("rateLimit", Kind::Block(RATE_LIMIT_KEYS), "none", "Limits the rate of its calls."),
+    key("circuitBreaker", Kind::Block(CIRCUIT_BREAKER_KEYS), "`circuitBreaker` of the server", "Its breaker."),
     key("approval_mode", Kind::Foreign(APPROVAL), "", "Codex only."),
 ];
+
+const TOOL_LIMITS_KEYS: &[Key] = &[
+    key("inFlight", Kind::Integer(1, 32_767), "none", "Maximum number of its calls in flight; further calls wait."),
+    key(
+        "waiting",
+        Kind::Integer(1, 32_768),
+        "none",
+        "Maximum number of its waiting calls; further calls are rejected.",
+    ),
+];
+
+const FAILURES: Key = key(
+    "failures",
+    Kind::Choice(&["result", "error"]),
+    "result",
+    "A failed `tools/call` is answered by Mendline as a result with `isError`, for models, or as a JSON-RPC error, for \
+     programs.",
+);
 
 const CATALOGUE: Key =
     key("catalogue", Kind::Block(CATALOGUE_KEYS), "", "Answers from the list cache while the server is unavailable.");

@@ -77,6 +77,11 @@ fn of_kind(kind: &'static Kind) -> Value {
             "patternProperties": { "^-?[0-9]+$": { "enum": words } },
             "additionalProperties": false
         }),
+        Kind::Statuses(words) => json!({
+            "type": "object",
+            "patternProperties": { "^[345][0-9][0-9]$": { "enum": words } },
+            "additionalProperties": false
+        }),
         Kind::Foreign(_) | Kind::Unsupported(_) => json!({}),
     }
 }
@@ -122,6 +127,7 @@ fn in_words(kind: &Kind) -> String {
         Kind::Block(_) => "object".into(),
         Kind::Each(_) => "object of objects".into(),
         Kind::Codes(words) => format!("object of error codes: {}", words.join(", ")),
+        Kind::Statuses(words) => format!("object of HTTP statuses: {}", words.join(", ")),
         Kind::Foreign(_) | Kind::Unsupported(_) => "anything".into(),
     }
 }

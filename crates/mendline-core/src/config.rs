@@ -66,6 +66,8 @@ pub struct UpstreamConfig {
     pub tools: BTreeMap<String, ToolPolicy>,
     /// The policy for answers from the catalogue.
     pub catalogue: Catalogue,
+    /// The form in which a failed `tools/call` is answered.
+    pub failures: FailureForm,
 }
 
 impl UpstreamConfig {
@@ -96,8 +98,19 @@ impl UpstreamConfig {
             trust_hints: true,
             tools: BTreeMap::new(),
             catalogue: Catalogue::default(),
+            failures: FailureForm::default(),
         }
     }
+}
+
+/// The form of a failure of Mendline in the answer to `tools/call`. Other methods always get a JSON-RPC error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FailureForm {
+    /// A result with `isError`, which reaches the model.
+    #[default]
+    Result,
+    /// A JSON-RPC error, which reaches the program.
+    Error,
 }
 
 /// The transport of a server.
@@ -179,6 +192,8 @@ pub struct Retry {
     pub cap: Duration,
     /// Configured rules for error codes.
     pub codes: BTreeMap<i64, OnError>,
+    /// Configured rules for HTTP statuses without a JSON-RPC response.
+    pub statuses: BTreeMap<u16, OnError>,
 }
 
 impl Default for Retry {
@@ -188,16 +203,17 @@ impl Default for Retry {
             initial: defaults::RETRY_INITIAL,
             cap: defaults::RETRY_CAP,
             codes: BTreeMap::new(),
+            statuses: BTreeMap::new(),
         }
     }
 }
 
-/// The calls that are retried after a JSON-RPC error.
+/// The calls that are retried after a JSON-RPC error or an HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
     /// None.
     Never,
-    /// Reads only.
+    /// Reads only; after an HTTP status also idempotent calls.
     Reads,
     /// All calls: the operator knows that the server did nothing.
     Always,
@@ -260,12 +276,20 @@ pub struct RateLimit {
 }
 
 /// The policy of one tool. Unset fields follow the server's policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ToolPolicy {
     /// The effect of the tool.
     pub effect: Option<Effect>,
     /// The timeout of its calls, from their arrival or their last progress.
     pub timeout: Option<Duration>,
+    /// The limit of its calls in flight.
+    pub in_flight: Option<usize>,
+    /// The limit of its waiting calls.
+    pub waiting: Option<usize>,
+    /// The limit of its calls per time.
+    pub rate_limit: Option<RateLimit>,
+    /// The policy of its breaker; `Some(None)`: no breaker.
+    pub breaker: Option<Option<Breaker>>,
 }
 
 /// The policy for answers from the catalogue.

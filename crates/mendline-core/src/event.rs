@@ -23,7 +23,7 @@ use crate::words::Cause;
 pub use crate::upstream::Condition;
 pub use level::Level;
 pub use tool::{ToolName, ToolNames, TraceParent};
-pub(crate) use words::Short;
+pub(crate) use words::{Short, Wait};
 
 /// The state of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -399,11 +399,11 @@ pub enum Event {
     Resumed {
         upstream: UpstreamId,
     },
-    /// The server requested a pause of `hint`; it gets one of `wait`.
+    /// The server is overloaded and gets a pause of `wait`; it requested one of `hint`, if it named a time.
     Paused {
         upstream: UpstreamId,
         wait: Duration,
-        hint: Duration,
+        hint: Option<Duration>,
     },
     PauseEnded {
         upstream: UpstreamId,

@@ -49,6 +49,8 @@ pub enum Reply {
     HeadersRefused,
     /// A bare HTTP status without a JSON-RPC body.
     Status(u16),
+    /// Such a status, of which the configuration states that the server did nothing.
+    Unprocessed(u16),
 }
 
 /// The evidence of one attempt.
@@ -70,7 +72,9 @@ impl Evidence {
     pub fn outcome(self) -> Outcome {
         match (self.reply, self.written) {
             (Reply::Response, _) => Outcome::Answered,
-            (Reply::RefusedByTransport | Reply::SessionGone | Reply::HeadersRefused, _) => Outcome::Refused,
+            (Reply::RefusedByTransport | Reply::SessionGone | Reply::HeadersRefused | Reply::Unprocessed(_), _) => {
+                Outcome::Refused
+            }
             (Reply::Status(status), _) if proves_refusal(status) => Outcome::Refused,
             // A body that the peer cannot have received whole was not processed, whatever its early reply.
             (Reply::None | Reply::Unreadable | Reply::Status(500..), Written::Nothing | Written::Partial) => {
@@ -111,6 +115,7 @@ mod tests {
             ("401", Whole, Reply::Status(401), Outcome::Refused),
             ("429", Whole, Reply::Status(429), Outcome::Refused),
             ("400 with HeaderMismatch", Whole, Reply::HeadersRefused, Outcome::Refused),
+            ("a status with the rule always", Whole, Reply::Unprocessed(502), Outcome::Refused),
             // unknown: bytes were written, no answer came.
             ("reset or end mid-stream, silence, a dead child", Whole, Reply::None, Outcome::Unknown),
             ("5xx without a JSON-RPC body", Whole, Reply::Status(502), Outcome::Unknown),

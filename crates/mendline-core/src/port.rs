@@ -390,8 +390,10 @@ pub struct Head {
     pub content: Content,
     /// The session that the server assigned.
     pub session: Option<String>,
-    /// `Retry-After`, in milliseconds from now.
+    /// `Retry-After` or the reset of a rate limit, in milliseconds from now.
     pub retry_after_ms: Option<u64>,
+    /// It asks for a credential: it has a `WWW-Authenticate`.
+    pub has_challenge: bool,
 }
 
 /// Kinds of response bodies.

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use mendline_wire::{Id, Method, code, meta};
 use serde_json::{Value, json};
 
-use crate::event::Short;
+use crate::config::FailureForm;
+use crate::event::Wait;
 use crate::evidence::Outcome;
 use crate::reason::Reason;
 
@@ -111,6 +112,8 @@ pub struct Failure {
     pub needs_person: bool,
     /// The request was of the modern era, whose results name their type.
     pub modern: bool,
+    /// The form of the answer to `tools/call`.
+    pub form: FailureForm,
 }
 
 impl Failure {
@@ -179,7 +182,7 @@ impl Failure {
             None if self.retryable && self.cause == Cause::BreakerOpen => {
                 "Ask the user to resume it, then call it again.".to_owned()
             }
-            Some(wait) if self.retryable => format!("Try again in {}.", Short(wait)),
+            Some(wait) if self.retryable => format!("Try again in {}.", Wait(wait)),
             None if self.retryable => "You can try again.".to_owned(),
             _ if is_uncertain => check.trim_end().to_owned(),
             _ => "Calling it again the same way will not help.".to_owned(),
@@ -203,7 +206,7 @@ impl Failure {
     /// The whole response for the request with this id.
     pub fn response(&self, id: &Id, method: Method) -> Bytes {
         let text = self.text();
-        if method == Method::ToolsCall {
+        if method == Method::ToolsCall && self.form == FailureForm::Result {
             let mut result = json!({
                 "content": [{ "type": "text", "text": text }],
                 "isError": true,
@@ -289,6 +292,7 @@ mod tests {
             why: Reason::Loss(LossReason::Exited(Exit::Signal(9))),
             needs_person: false,
             modern: false,
+            form: FailureForm::Result,
         }
     }
 
@@ -338,6 +342,36 @@ mod tests {
             (&other["error"]["code"], &other["error"]["data"]["cause"]),
             (&json!(-31002), &json!("outcome_unknown"))
         );
+    }
+
+    #[test]
+    fn failed_tool_call_is_an_error_if_configured() {
+        let lost = Failure { form: FailureForm::Error, ..failure(Cause::OutcomeUnknown, Outcome::Unknown, false) };
+        let answer: Value = serde_json::from_slice(&lost.response(&Id::number(7), Method::ToolsCall)).unwrap();
+        assert_eq!((&answer["id"], &answer["result"]), (&json!(7), &Value::Null));
+        assert_eq!(
+            (&answer["error"]["code"], &answer["error"]["data"]["outcome"]),
+            (&json!(-31002), &json!("unknown"))
+        );
+        assert_eq!(answer["error"]["message"], lost.text());
+    }
+
+    #[test]
+    fn t10_times_to_wait_are_rounded_up() {
+        for (micros, words) in [
+            (2_996_000, "3.0 s"),
+            (2_900_000, "2.9 s"),
+            (999_001, "1.0 s"),
+            (250_000, "250 ms"),
+            (9_999_000, "10 s"),
+            (59_001_000, "60 s"),
+            (119_000_001, "2 min"),
+            (3_600_000_001, "61 min"),
+        ] {
+            let retry_after = Some(Duration::from_micros(micros));
+            let down = Failure { retry_after, ..failure(Cause::Parked, Outcome::NotSent, true) };
+            assert!(down.text().ends_with(&format!("Try again in {words}.")), "{micros}: {}", down.text());
+        }
     }
 
     #[test]

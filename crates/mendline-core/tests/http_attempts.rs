@@ -23,18 +23,19 @@ fn text(answer: &Value) -> &str {
 }
 
 #[test]
-fn refused_http2_stream_is_sent_three_times() {
+fn refused_http2_stream_is_sent_twice() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));
-    for attempt in 1..=3 {
+    for (attempt, reuse) in [(1, Reuse::Any), (2, Reuse::Fresh)] {
         assert_eq!(stage.client_reads(), None, "attempt {attempt}");
         stage.next_request();
         let seen = stage.next_sent();
         assert_eq!(seen.method(), "tools/call", "attempt {attempt}");
+        assert!(attempt == 1 || seen.reuse == reuse, "attempt {attempt}");
         stage.end(seen.id, ExchangeEnd::Refused);
     }
-    let answer = stage.client_reads().expect("the attempts are used up");
-    assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &3.into()));
+    let answer = stage.client_reads().expect("refused on a fresh connection, too");
+    assert_eq!((outcome(&answer), &failure(&answer)["attempts"]), ("refused", &2.into()));
     assert_ne!(failure(&answer)["cause"], "outcome_unknown", "it is known");
     stage.advance(Duration::from_secs(60));
     assert!(stage.seen.is_empty());

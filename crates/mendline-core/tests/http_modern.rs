@@ -319,7 +319,7 @@ fn refused_call_waits_for_all_tool_pages() {
 #[test]
 fn tool_list_of_other_call_does_not_resend_early() {
     let mut stage = Stage::with(Dialect::Auto, |notes| {
-        notes.tools = [("query".into(), ToolPolicy { effect: Some(Effect::Read), timeout: None })].into();
+        notes.tools = [("query".into(), ToolPolicy { effect: Some(Effect::Read), ..ToolPolicy::default() })].into();
         (notes.retry.initial, notes.retry.cap) = (Duration::from_secs(3_600), Duration::from_secs(3_600));
     });
     stage.client_sends(&query(1));

@@ -120,7 +120,7 @@ fn r01_unsent_unsafe_call_waits_for_end_of_outage() {
 }
 
 fn with_broken_tool() -> Stage {
-    let read = ToolPolicy { effect: Some(Effect::Read), timeout: None };
+    let read = ToolPolicy { effect: Some(Effect::Read), ..ToolPolicy::default() };
     let change = |notes: &mut UpstreamConfig| {
         (notes.tools, notes.keep_alive) = ([("broken".into(), read)].into(), None);
     };
@@ -546,5 +546,97 @@ fn new_credential_is_used_at_once_while_calls_are_in_flight() {
         stage.answer(&in_flight, "{}");
         let answer = stage.client_reads().expect("it was not ended");
         assert_eq!((&answer["id"], &answer["result"]), (&1.into(), &serde_json::json!({})));
+    }
+}
+
+#[test]
+fn t06_403_with_challenge_needs_login_like_401() {
+    for status in [401, 403] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
+        stage.challenge(&seen, status);
+        let answer = stage.client_reads().expect("at once");
+        assert_eq!(
+            (failure(&answer)["cause"].as_str(), outcome(&answer)),
+            (Some("needs_login"), "refused"),
+            "{status}"
+        );
+        let probe = stage.next_probe();
+        stage.challenge(&probe, status);
+        stage.client_sends(&call(2, "create_note"));
+        let rejected = stage.client_reads().expect("at once");
+        assert_eq!(failure(&rejected)["cause"], "needs_login", "{status}: {rejected}");
+        let read = stage.run(Duration::from_secs(5), Stage::serve);
+        assert_eq!(read, [], "{status}");
+        stage.client_sends(&call(3, "create_note"));
+        let read = stage.run(Duration::from_secs(1), Stage::serve);
+        assert_eq!(read[0].1["result"], serde_json::json!({}), "{status}: a probe was accepted");
+    }
+}
+
+#[test]
+fn t06_403_without_challenge_is_refused() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let read = stage.run(Duration::from_secs(5), |stage, seen| match is_call(seen) {
+        true => stage.page(seen, 403),
+        false => stage.serve(seen),
+    });
+    assert_eq!(failure(&read[0].1)["cause"], "refused", "{read:?}");
+}
+
+#[test]
+fn r25_ping_is_answered_while_login_is_needed() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.challenge(&seen, 401);
+    stage.client_reads().expect("at once");
+    let probe = stage.next_probe();
+    stage.challenge(&probe, 401);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#);
+    let answer = stage.client_reads().expect("by Mendline");
+    assert_eq!((&answer["id"], &answer["result"]), (&2.into(), &serde_json::json!({})));
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn first_handshake_in_outage_counts_each_attempt_once() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(INITIALIZE);
+    stage.run(Duration::from_secs(2), |stage, seen| stage.page(seen, 502));
+    let retries: Vec<_> = stage.log.iter().filter_map(|line| line.split_once("(attempt ")).collect();
+    assert!(retries.len() > 2, "{:?}", stage.log);
+    for (number, (_, words)) in retries.iter().enumerate() {
+        let expected = format!("{} of {})", number + 2, number + 4);
+        assert!(words.starts_with(&expected), "{expected}: {words}");
+    }
+}
+
+#[test]
+fn t10_primed_and_closed_handshake_obeys_backoff() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(INITIALIZE);
+    let (mut requests, mut event) = (0, 0);
+    stage.run(Duration::from_secs(60), |stage, seen| {
+        requests += 1;
+        event += 1;
+        stage.status(seen.id, 200, Content::Events, None);
+        stage.event(seen.id, Some(&event.to_string()), "");
+        stage.end(seen.id, ExchangeEnd::Complete);
+    });
+    assert!((5..=36).contains(&requests), "{requests} requests in a minute");
+}
+
+#[test]
+fn r20_bare_429_is_logged_as_overload() {
+    for (hint, words) in [(None, "the server is overloaded"), (Some(2), "as the server requested")] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "create_note"));
+        let seen = stage.next_sent();
+        stage.answer_overloaded(&seen, 429, hint);
+        let line = stage.log.iter().find(|line| line.contains("paused for")).expect("a line");
+        assert!(line.contains(words), "{line}");
     }
 }

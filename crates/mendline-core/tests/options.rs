@@ -208,7 +208,8 @@ fn fast_backoff_continues_at_steady_rate_after_burst() {
 #[test]
 fn configured_effect_of_tool_is_used() {
     let mut stage = initialized_with(|notes| {
-        notes.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
+        notes.tools =
+            [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), ..ToolPolicy::default() })].into();
     });
     stage.client_sends(&call("1", "sync"));
     stage.server_reads().unwrap();

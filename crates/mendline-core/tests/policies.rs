@@ -124,7 +124,7 @@ fn r06_failing_tool_holds_back_no_other_tool() {
 
 #[test]
 fn r06_breaker_counts_calls_instead_of_attempts() {
-    let read = ToolPolicy { effect: Some(Effect::Read), timeout: None };
+    let read = ToolPolicy { effect: Some(Effect::Read), ..ToolPolicy::default() };
     let mut stage = http_stage(|notes| notes.tools = [("create_note".to_owned(), read)].into());
     for id in 1..=5 {
         stage.client_sends(&http::call(id, "create_note"));
@@ -332,7 +332,7 @@ fn waiting_calls_fail_when_breaker_opens() {
 #[test]
 fn read_is_not_resent_while_breaker_is_open() {
     let mut stage = http_stage(|notes| {
-        let read = ToolPolicy { effect: Some(Effect::Read), timeout: None };
+        let read = ToolPolicy { effect: Some(Effect::Read), ..ToolPolicy::default() };
         notes.tools = [("look".to_owned(), read)].into();
         notes.breaker = Some(Breaker { failures: 2, ..Breaker::default() });
         notes.retry.attempts = 2;
@@ -387,7 +387,7 @@ fn server_answers_error(stage: &mut Stage, code: i64) {
 
 #[test]
 fn breaker_opens_for_hanging_tool_only() {
-    let slow = ToolPolicy { effect: None, timeout: Some(2 * SECOND) };
+    let slow = ToolPolicy { timeout: Some(2 * SECOND), ..ToolPolicy::default() };
     let mut stage = Stage::with(|notes| notes.tools = [("search".to_owned(), slow)].into());
     stage.accept_dial();
     for id in 1..=5 {
@@ -447,7 +447,7 @@ fn is_error_result_counts_only_if_configured() {
 
 #[test]
 fn timeout_of_tool_applies_to_it_alone() {
-    let quick = ToolPolicy { effect: None, timeout: Some(SECOND) };
+    let quick = ToolPolicy { timeout: Some(SECOND), ..ToolPolicy::default() };
     let mut stage = Stage::with(|notes| notes.tools = [("quick".to_owned(), quick)].into());
     stage.accept_dial();
     stage.client_sends(&call("1", "quick"));
@@ -523,7 +523,7 @@ fn retry_after_of_one_hour_blocks_no_call() {
 fn pause_beyond_deadline_fails_call_at_once() {
     let mut stage = http_stage(|notes| {
         notes.limits.in_flight = 1;
-        notes.tools = [("quick".to_owned(), ToolPolicy { effect: None, timeout: Some(5 * SECOND) })].into();
+        notes.tools = [("quick".to_owned(), ToolPolicy { timeout: Some(5 * SECOND), ..ToolPolicy::default() })].into();
     });
     stage.client_sends(&http::call(1, "create_note"));
     stage.client_sends(&http::call(2, "quick"));

@@ -194,7 +194,7 @@ fn reload_changes_breakers_limits_and_tool_timeouts() {
     let mut stage = Stage::up();
     edit(&mut stage, Change::Policies, |config| {
         config.rate_limit = Some(RateLimit { burst: 1, per_second: 0.01 });
-        config.tools = [("look".into(), ToolPolicy { effect: None, timeout: Some(seconds(2)) })].into();
+        config.tools = [("look".into(), ToolPolicy { timeout: Some(seconds(2)), ..ToolPolicy::default() })].into();
         config.breaker = Some(Breaker { failures: 1, ..Breaker::default() });
     });
     stage.client_sends(&call("1", "look"));

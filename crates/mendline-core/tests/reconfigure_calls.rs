@@ -203,7 +203,8 @@ fn running_call_keeps_error_code_policy() {
 #[test]
 fn running_call_keeps_its_effect() {
     let harmless: Edit = |config| {
-        config.tools = [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), timeout: None })].into();
+        config.tools =
+            [("sync".into(), ToolPolicy { effect: Some(Effect::Idempotent), ..ToolPolicy::default() })].into();
     };
     let harmful: Edit = |config| config.trust_hints = false;
     for (before, after, is_sent_again) in [(harmless, harmful, true), (harmful, harmless, false)] {

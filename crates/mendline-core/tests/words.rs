@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use mendline_core::config::FailureForm;
 use mendline_core::evidence::Outcome;
 use mendline_core::reason::{ConnectError, Exit, LossReason, Reason, RefusalReason, SpawnError};
 use mendline_core::words::{Cause, Failure};
@@ -51,7 +52,7 @@ fn cases() -> Vec<Case> {
             true,
             0,
             Some(50),
-            RefusalReason::RateLimit { burst: 5, per_second: 0.1 }.into(),
+            RefusalReason::RateLimit { burst: 5, per_second: 0.1, of_tool: false }.into(),
         ),
         (
             Cause::BreakerOpen,
@@ -129,6 +130,7 @@ fn every_failure_text_is_in_words_txt() {
             needs_person: cause == Cause::NeedsLogin || matches!(detail, Reason::Spawn(_)),
             why: detail,
             modern: false,
+            form: FailureForm::Result,
         };
         let _ = writeln!(page, "{} {} ({})", cause.code(), cause.word(), outcome.word());
         let _ = writeln!(page, "  {}", failure.text());

@@ -268,7 +268,7 @@ fn choose_recovery_policies(upstream: &mut UpstreamConfig, rng: &mut Rng) {
     upstream.trust_hints = rng.percent(80);
     if rng.percent(30) {
         upstream.tools = [("read_note", Effect::Read), ("put_note", *rng.pick(&[Effect::Idempotent, Effect::Unsafe]))]
-            .map(|(tool, effect)| (tool.to_owned(), ToolPolicy { effect: Some(effect), timeout: None }))
+            .map(|(tool, effect)| (tool.to_owned(), ToolPolicy { effect: Some(effect), ..ToolPolicy::default() }))
             .into();
     }
 }
@@ -300,7 +300,7 @@ fn choose_limits(upstream: &mut UpstreamConfig, has_limits: bool, rng: &mut Rng)
     if rng.percent(30) {
         let timeout = Some(upstream.timeouts.call.min(*rng.pick(&[second, 3 * second])));
         let effect = upstream.tools.get("read_note").and_then(|tool| tool.effect);
-        upstream.tools.insert("read_note".to_owned(), ToolPolicy { effect, timeout });
+        upstream.tools.insert("read_note".to_owned(), ToolPolicy { effect, timeout, ..ToolPolicy::default() });
     }
     if rng.percent(20) {
         upstream.retry.codes = [(-32603, *rng.pick(&[OnError::Never, OnError::Reads]))].into();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use http::header::{HeaderName, RETRY_AFTER};
 use serde_json::Value;
 
 use super::Runs;
@@ -90,12 +91,20 @@ impl FaultContext {
         Duration::from_millis(self.number(default))
     }
 
-    /// The rule's value as a `Retry-After`: a number is used as seconds, `{"date": n}` as the date in n seconds.
-    pub(crate) fn retry_after(&self) -> String {
-        match self.value["date"].as_u64() {
-            Some(seconds) => httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(seconds)),
-            None => self.number(1).to_string(),
+    /// The rule's value as a header that names a time to retry. A number is `Retry-After` in seconds, `{"date": n}` the
+    /// same as a date; `{"quota": n}` is a `RateLimit` of n seconds, `{"unix": n}` an `X-RateLimit-Reset` as a Unix time.
+    pub(crate) fn retry_hint(&self) -> (HeaderName, String) {
+        let in_seconds = |name: &str| Some(SystemTime::now() + Duration::from_secs(self.value[name].as_u64()?));
+        if let Some(seconds) = self.value["quota"].as_u64() {
+            return (HeaderName::from_static("ratelimit"), format!("\"default\";r=0;t={seconds}"));
         }
+        if let Some(then) = in_seconds("unix") {
+            // Rounded up: a quota that is announced too early would be refused again.
+            let unix = then.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() + 1;
+            return (HeaderName::from_static("x-ratelimit-reset"), unix.to_string());
+        }
+        let value = in_seconds("date").map_or_else(|| self.number(1).to_string(), httpdate::fmt_http_date);
+        (RETRY_AFTER, value)
     }
 }
 

@@ -1,7 +1,6 @@
 //! H30: the client sent too many requests, and the response names a time to retry.
 
 use http::StatusCode;
-use http::header::RETRY_AFTER;
 
 use super::{Fault, FaultContext, Runs};
 use crate::HttpRequest;
@@ -11,8 +10,8 @@ use crate::server::state::Refused;
 pub(super) const FAULT: Fault = Fault {
     name: "h30_429_retry_after",
     row: "H30",
-    description: "Answers 429 with Retry-After, in seconds or as a date.",
-    value: "seconds (1), or {\"date\": seconds}",
+    description: "Answers 429 with Retry-After, in seconds or as a date, or with a rate limit.",
+    value: "seconds (1), or {\"date\": seconds}, {\"quota\": seconds}, {\"unix\": seconds}",
     runs: Runs::Never,
     applies_to: HttpRequest::is_call,
     answer: |context| Box::pin(answer(context)),
@@ -20,5 +19,6 @@ pub(super) const FAULT: Fault = Fault {
 
 async fn answer(context: FaultContext) -> Result<Reply, Refused> {
     context.run().await;
-    Ok(Reply::empty(StatusCode::TOO_MANY_REQUESTS).with(RETRY_AFTER, &context.retry_after()))
+    let (name, value) = context.retry_hint();
+    Ok(Reply::empty(StatusCode::TOO_MANY_REQUESTS).with(name, &value))
 }

@@ -59,6 +59,11 @@ async fn retry_after_is_in_seconds_or_a_date() {
         let (reply, _) = call_under(Rule::new(fault).value(json!({ "date": 3 }))).await;
         let date = reply.header("retry-after").unwrap();
         assert!(date.ends_with(" GMT") && date.contains(", "), "{date}");
+        let (reply, _) = call_under(Rule::new(fault).value(json!({ "quota": 3 }))).await;
+        assert_eq!(reply.header("ratelimit"), Some("\"default\";r=0;t=3"));
+        let (reply, _) = call_under(Rule::new(fault).value(json!({ "unix": 3 }))).await;
+        assert!(reply.header("x-ratelimit-reset").unwrap().parse::<u64>().unwrap() > 1_000_000_000);
+        assert_eq!(reply.header("retry-after"), None);
     }
 }
 

@@ -35,6 +35,19 @@ fn check_summarizes_valid_file_without_secrets() {
 }
 
 #[test]
+fn check_shows_choices_for_programs() {
+    let mut notes = demo();
+    notes["failures"] = json!("error");
+    notes["retry"] = json!({ "statuses": { "502": "never" } });
+    notes["tools"] = json!({ "search": { "limits": { "inFlight": 2 }, "circuitBreaker": { "enabled": false } } });
+    let (code, printed) = Stage::with(&file(&json!({ "notes": notes }))).output(&["check"]);
+    assert_eq!(code, 0, "{printed}");
+    for words in ["failures: JSON-RPC errors", "http 502 never", "tools.search: 2 in flight, circuitBreaker: off"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+}
+
+#[test]
 fn check_agrees_with_run() {
     let stage = Stage::with("{}");
     for entry in [

@@ -103,3 +103,38 @@ fn i21_h28_h30_retry_after_of_one_hour_blocks_no_call() {
         }
     }
 }
+
+#[test]
+fn failures_and_statuses_are_chosen_by_policy() {
+    let site = Site::start(json_answers());
+    let policies = ["--policy", "failures=error", "--policy", "retry.statuses.502=never"];
+    let mut client = site.client(&[&policies[..], &["--policy", "retry.statuses.504=always"]].concat());
+    site.add_fault(Rule::new("h27_502").tool("lookup"));
+    client.call("a", "lookup", &json!({ "key": "k" }));
+    let answer: Value = serde_json::from_str(&client.line()).unwrap();
+    let error = &answer["error"];
+    assert_eq!((&error["code"], &error["data"]["attempts"]), (&json!(-31002), &json!(1)), "{answer}");
+    assert_eq!(site.counts().messages_of("tools/call"), 1, "a read is not sent again");
+    site.add_fault(Rule::new("h29_504").tool("create_note").nth(1).before());
+    let result = client.result("b", "create_note", &json!({ "key": "l" }));
+    assert_eq!(result["content"][0]["text"], "wrote l", "{result}");
+    assert_eq!((site.executions("l"), site.counts().messages_of("tools/call")), (1, 3), "an unsafe call is");
+}
+
+#[test]
+fn tool_at_its_limit_delays_no_other_tool() {
+    let site = Site::start(json_answers());
+    let mut client = site.client(&["--policy", "tools.lookup.limits.inFlight=1"]);
+    for id in ["a", "b", "c"] {
+        client.call(id, "lookup", &json!({ "key": id, "delayMs": 1_000 }));
+    }
+    let result = client.result("d", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert_eq!(site.counts().messages_of("tools/call"), 2, "one slow call, and the other tool");
+    let begin = Instant::now();
+    for _ in 0..3 {
+        let answer: Value = serde_json::from_str(&client.line()).unwrap();
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    assert!(begin.elapsed() >= Duration::from_secs(2), "one after the other: {:?}", begin.elapsed());
+}

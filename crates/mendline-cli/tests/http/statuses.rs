@@ -73,6 +73,21 @@ fn h28_retry_after_of_503_is_kept() {
 }
 
 #[test]
+fn r20_rate_limit_headers_name_the_pause() {
+    for value in [json!({ "quota": 2 }), json!({ "unix": 2 })] {
+        let site = Site::start(json_answers());
+        let mut client = site.client(&[]);
+        site.add_fault(Rule::new("h30_429_retry_after").tool("create_note").nth(1).value(value.clone()));
+        let begin = Instant::now();
+        let result = client.result("a", "create_note", &json!({ "key": "k" }));
+        assert_eq!(result["content"][0]["text"], "wrote k", "{value}: {result}");
+        // A Unix time has whole seconds; a 429 without a hint would have been sent again after half a second.
+        assert!(begin.elapsed() >= Duration::from_millis(1_900), "{value}: {:?}", begin.elapsed());
+        assert_eq!((site.executions("k"), site.counts().messages_of("tools/call")), (1, 2), "{value}");
+    }
+}
+
+#[test]
 fn h30_rate_limited_unsafe_call_is_resent_after_retry_after() {
     for (value, least) in [(json!(1), 1_000), (json!({ "date": 2 }), 900)] {
         let site = Site::start(json_answers());

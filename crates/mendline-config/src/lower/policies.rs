@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mendline::decisions::UpstreamConfig;
 use mendline::decisions::config::{
-    AutoReconnect, Breaker, KeepAlive, OnError, OpenFor, RateLimit, Reconnect, Startup, ToolPolicy,
+    AutoReconnect, Breaker, FailureForm, KeepAlive, OnError, OpenFor, RateLimit, Reconnect, Startup, ToolPolicy,
 };
 use mendline::decisions::policy::effect::Effect;
 
@@ -36,7 +36,17 @@ pub(super) fn check_contradictions(settings: Settings<'_>, checker: &mut Checker
             checker.report(Finding::error(at, what).help(format!("raise `{long_name}`, or lower `{short_name}`")));
         }
     }
-    if let Some(limit) = own.own.find("rateLimit").filter(|_| settings.real("rateLimit.perSecond").is_none()) {
+    check_rate_limit(own, settings.real("rateLimit.perSecond").is_some(), checker);
+    if let Some(TypedValue::Each(tools)) = own.find("tools").map(|found| &found.value) {
+        for (_, block) in tools {
+            check_rate_limit(Settings { own: block, defaults: &Block::default() }, false, checker);
+        }
+    }
+}
+
+/// Reports a rate limit without a rate.
+fn check_rate_limit(own: Settings<'_>, has_rate: bool, checker: &mut Checker<'_>) {
+    if let Some(limit) = own.own.find("rateLimit").filter(|_| !has_rate) {
         // A wrong value is already reported.
         let is_empty = matches!(&limit.value, TypedValue::Block(block) if block.find("perSecond").is_none());
         let is_reported = checker
@@ -87,6 +97,11 @@ fn apply_keys(settings: Settings<'_>, upstream: &mut UpstreamConfig, with_codex:
         Some(_) => Startup::Immediate,
         None => upstream.catalogue.startup,
     };
+    upstream.failures = match settings.choice("failures") {
+        Some("error") => FailureForm::Error,
+        Some(_) => FailureForm::Result,
+        None => upstream.failures,
+    };
     tools(settings, upstream);
 }
 
@@ -130,13 +145,17 @@ fn retry(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
     retry.attempts = settings.count("retry.maxAttempts").unwrap_or(retry.attempts);
     retry.initial = settings.duration("retry.initialDelay").unwrap_or(retry.initial);
     retry.cap = settings.duration("retry.maxDelay").unwrap_or(retry.cap).max(retry.initial);
+    let meant = |word: &str| match word {
+        "never" => OnError::Never,
+        "always" => OnError::Always,
+        _ => OnError::Reads,
+    };
     if let Some(TypedValue::Codes(codes)) = settings.find("retry.codes").map(|found| &found.value) {
-        let meant = |word: &str| match word {
-            "never" => OnError::Never,
-            "always" => OnError::Always,
-            _ => OnError::Reads,
-        };
         retry.codes = codes.iter().map(|(code, word)| (*code, meant(word))).collect();
+    }
+    if let Some(TypedValue::Codes(statuses)) = settings.find("retry.statuses").map(|found| &found.value) {
+        let known = |(status, word): &(i64, &'static str)| Some((u16::try_from(*status).ok()?, meant(word)));
+        retry.statuses = statuses.iter().filter_map(known).collect();
     }
 }
 
@@ -184,10 +203,23 @@ fn tools(settings: Settings<'_>, upstream: &mut UpstreamConfig) {
             "idempotent" => Effect::Idempotent,
             _ => Effect::Unsafe,
         });
-        let policy = ToolPolicy { effect, timeout: tool.duration("timeout") };
+        let known = upstream.tools.get(name).copied().unwrap_or_default();
+        let count = |path: &str| tool.count(path).map(|most| most as usize);
+        let own_breaker = tool.find("circuitBreaker").is_some();
+        let policy = ToolPolicy {
+            effect: effect.or(known.effect),
+            timeout: tool.duration("timeout").or(known.timeout),
+            in_flight: count("limits.inFlight").or(known.in_flight),
+            waiting: count("limits.waiting").or(known.waiting),
+            rate_limit: rate_limit(tool).or(known.rate_limit),
+            // Keys that are not named follow the breaker of the server.
+            breaker: match own_breaker {
+                true => Some(breaker(tool, known.breaker.unwrap_or(upstream.breaker))),
+                false => known.breaker,
+            },
+        };
         if policy != ToolPolicy::default() {
-            let known = upstream.tools.entry(name.clone()).or_default();
-            *known = ToolPolicy { effect: policy.effect.or(known.effect), timeout: policy.timeout.or(known.timeout) };
+            upstream.tools.insert(name.clone(), policy);
         }
     }
 }

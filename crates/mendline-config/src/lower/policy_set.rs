@@ -148,7 +148,10 @@ fn steps(path: &str) -> Result<Vec<&str>, PolicyError> {
     match rest {
         Some(rest) if first == TOOLS => {
             let (tool, key) = rest.rsplit_once('.').ok_or(PolicyError::ToolForm)?;
-            steps.extend([tool, key]);
+            match tool.rsplit_once('.').filter(|(_, block)| is_key_of_block(block, key)) {
+                Some((tool, block)) => steps.extend([tool, block, key]),
+                None => steps.extend([tool, key]),
+            }
         }
         Some(rest) => steps.extend(rest.split('.')),
         None => {}
@@ -162,6 +165,12 @@ fn steps(path: &str) -> Result<Vec<&str>, PolicyError> {
         (Some(Key { kind: Kind::Each(_), .. }), 1) => Err(PolicyError::ToolForm),
         _ => Ok(steps),
     }
+}
+
+/// Returns whether a tool has an object of this name with this key.
+fn is_key_of_block(block: &str, key: &str) -> bool {
+    let Some(Key { kind: Kind::Block(inner), .. }) = keys::find(keys::TOOL, block) else { return false };
+    keys::find(inner, key).is_some()
 }
 
 /// Inserts a value; `None` if it is there already.
@@ -201,7 +210,7 @@ fn value(text: &str) -> ValueKind {
 
 #[cfg(test)]
 mod tests {
-    use mendline::decisions::config::{KeepAlive, OnError, OpenFor};
+    use mendline::decisions::config::{Breaker, FailureForm, KeepAlive, OnError, OpenFor};
     use mendline::decisions::policy::effect::Effect;
 
     use super::*;
@@ -237,6 +246,11 @@ mod tests {
             "trustHints=false",
             "tools.a.b.effect=read",
             "tools.a.b.timeout=30s",
+            "tools.a.b.limits.inFlight=3",
+            "tools.a.b.circuitBreaker.failureThreshold=4",
+            "tools.limits.effect=idempotent",
+            "retry.statuses.502=never",
+            "failures=error",
         ];
         let upstream = applied(&set);
         assert_eq!(upstream.reconnect.attempts, u32::MAX);
@@ -250,6 +264,11 @@ mod tests {
             (upstream.tools["a.b"].effect, upstream.tools["a.b"].timeout),
             (Some(Effect::Read), Some(seconds(30)))
         );
+        assert_eq!(upstream.tools["a.b"].in_flight, Some(3));
+        assert_eq!(upstream.tools["a.b"].breaker, Some(Some(Breaker { failures: 4, ..breaker })));
+        assert_eq!(upstream.tools["limits"].effect, Some(Effect::Idempotent));
+        assert_eq!(upstream.retry.statuses.get(&502), Some(&OnError::Never));
+        assert_eq!(upstream.failures, FailureForm::Error);
         let parsed = parse(&set).unwrap();
         assert_eq!((parsed.connect_timeout(), parsed.message_bytes()), (Some(seconds(3)), Some(2048)));
     }
@@ -284,6 +303,10 @@ mod tests {
             (&["timeouts.call=2m", "timeouts.total=1m"], "longer than `total`"),
             (&["timeouts.call.x=2m"], "must be a duration"),
             (&["tools.search=read"], "tools.NAME.KEY=VALUE"),
+            (&["tools.search.limits.inFlight=0"], "from 1 to 32767"),
+            (&["tools.search.limits=5"], "must be an object"),
+            (&["failures=exception"], "must be one of"),
+            (&["retry.statuses.99=never"], "from 300 to 599"),
             (&["tools.search.effect=safe"], "must be one of"),
             (&["startup.x=1", "startup=wait"], "given twice"),
         ] {

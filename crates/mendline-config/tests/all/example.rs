@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mendline::decisions::config::{Breaker, OnError, OpenFor, RateLimit, Startup, ToolPolicy};
+use mendline::decisions::config::{Breaker, FailureForm, OnError, OpenFor, RateLimit, Startup, ToolPolicy};
 use mendline::decisions::policy::effect::Effect;
 
 use crate::{loaded, server};
@@ -28,8 +28,16 @@ fn every_key_of_the_example_is_lowered() {
     let breaker = Breaker { open_for: OpenFor::Exactly(seconds(60)), ..Breaker::default() };
     assert_eq!(policies.breaker, Some(breaker));
     assert_eq!(policies.rate_limit, Some(RateLimit { burst: 10, per_second: 10.0 }));
-    let tool = ToolPolicy { effect: Some(Effect::Unsafe), timeout: Some(seconds(30)) };
+    let tool = ToolPolicy { effect: Some(Effect::Unsafe), timeout: Some(seconds(30)), ..ToolPolicy::default() };
     assert_eq!(policies.tools.get("create_issue"), Some(&tool));
+    assert_eq!(policies.retry.statuses, [(502, OnError::Reads)].into());
+    let search = ToolPolicy {
+        in_flight: Some(2),
+        rate_limit: Some(RateLimit { burst: 5, per_second: 5.0 }),
+        breaker: Some(Some(Breaker { failures: 2, ..breaker })),
+        ..ToolPolicy::default()
+    };
+    assert_eq!(policies.tools.get("search"), Some(&search), "keys that are not named follow the server");
     assert_eq!(policies.catalogue.startup, Startup::Wait);
     assert_eq!(server.message_bytes, Some(16 << 20));
 }
@@ -43,6 +51,18 @@ fn server_overrides_defaults() {
     let a = server("x.json", text, "a");
     assert_eq!((a.policies.timeouts.call, a.policies.timeouts.total), (seconds(60), seconds(60)));
     assert_eq!(a.policies.breaker, None);
+}
+
+#[test]
+fn failures_and_breaker_of_a_tool_follow_defaults() {
+    let text = r#"{ "mendline": { "defaults": { "failures": "error", "circuitBreaker": { "successThreshold": 7 } } },
+        "mcpServers": {
+            "a": { "command": "x", "tools": { "t": { "circuitBreaker": { "enabled": false } }, "u": { "circuitBreaker": { "windowCalls": 3 } } } },
+            "b": { "command": "x", "failures": "result" } } }"#;
+    let (a, b) = (server("x.json", text, "a").policies, server("x.json", text, "b").policies);
+    assert_eq!((a.failures, b.failures), (FailureForm::Error, FailureForm::Result));
+    assert_eq!(a.tools["t"].breaker, Some(None));
+    assert_eq!(a.tools["u"].breaker, Some(Some(Breaker { successes: 7, window_calls: 3, ..Breaker::default() })));
 }
 
 #[test]

@@ -55,6 +55,16 @@ fn values_out_of_range_are_refused_with_their_range() {
         (r#""retry": { "maxAttempts": 11 }"#, "from 1 to 10, not 11"),
         (r#""retry": { "codes": { "x": "never" } }"#, "is not an error code"),
         (r#""retry": { "codes": { "-32001": "sometimes" } }"#, "one of never, reads, always"),
+        (r#""retry": { "statuses": { "x": "never" } }"#, "an integer from 300 to 599"),
+        (r#""retry": { "statuses": { "200": "never" } }"#, "an integer from 300 to 599"),
+        (r#""retry": { "statuses": { "0502": "never" } }"#, "an integer from 300 to 599"),
+        (r#""retry": { "statuses": { "401": "never" } }"#, "a missing login has its own handling"),
+        (r#""retry": { "statuses": { "502": "sometimes" } }"#, "one of never, reads, always"),
+        (r#""retry": { "statuses": "never" }"#, "an object of HTTP statuses"),
+        (r#""failures": "exception""#, "one of result, error"),
+        (r#""tools": { "a": { "limits": { "inFlight": 0 } } }"#, "from 1 to 32767"),
+        (r#""tools": { "a": { "limits": { "messageBytes": 2048 } } }"#, "unknown key `messageBytes`"),
+        (r#""tools": { "a": { "rateLimit": { "burst": 5 } } }"#, "has no `perSecond`; add `perSecond`"),
         (r#""limits": { "messageBytes": 12 }"#, "from 1024"),
         (r#""tools": { "a": { "effect": "reed" } }"#, "did you mean \"read\"?"),
         (r#""startup": "later""#, "one of atOnce, wait"),
@@ -63,7 +73,7 @@ fn values_out_of_range_are_refused_with_their_range() {
         assert_eq!(wrong.len(), 1, "{keys}: {wrong:?}");
         assert!(wrong[0].contains(words), "{keys}: {wrong:?}");
         assert!(
-            wrong[0].contains("for example") || wrong[0].contains("did you mean") || wrong[0].contains("add"),
+            ["for example", "did you mean", "add", "known keys"].iter().any(|help| wrong[0].contains(help)),
             "{wrong:?}"
         );
     }

@@ -204,6 +204,7 @@ fn values(kind: &Kind) -> Vec<String> {
         }
         Kind::Choice(words) => words.iter().map(|word| format!("\"{word}\"")).collect(),
         Kind::Codes(words) => words.iter().map(|word| format!("{{ \"-32001\": \"{word}\" }}")).collect(),
+        Kind::Statuses(words) => words.iter().map(|word| format!("{{ \"502\": \"{word}\" }}")).collect(),
         Kind::Block(_) | Kind::Each(_) | Kind::Foreign(_) | Kind::Unsupported(_) => Vec::new(),
     }
 }

@@ -124,7 +124,7 @@ impl fmt::Display for Event {
                 write!(f, "{what} rejected: {} ({why})", cause.word())
             }
             Event::BreakerOpened { tool, open_for, why, .. } => {
-                write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Short(*open_for))
+                write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Wait(*open_for))
             }
             Event::BreakerHalfOpened { tool, .. } => {
                 write!(f, "breaker{} half open: one trial call", OfTool(tool))
@@ -132,14 +132,17 @@ impl fmt::Display for Event {
             Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed", OfTool(tool)),
             Event::Isolated { .. } => write!(f, "isolated manually: no calls are sent"),
             Event::Resumed { .. } => write!(f, "resumed manually"),
-            Event::Paused { wait, hint, .. } if wait == hint => {
-                write!(f, "paused for {}, as the server requested", Short(*wait))
+            Event::Paused { wait, hint: None, .. } => {
+                write!(f, "paused for {}: the server is overloaded", Wait(*wait))
             }
-            Event::Paused { wait, hint, .. } => {
-                write!(f, "paused for {}; the server requested {}", Short(*wait), Short(*hint))
+            Event::Paused { wait, hint: Some(hint), .. } if wait == hint => {
+                write!(f, "paused for {}, as the server requested", Wait(*wait))
+            }
+            Event::Paused { wait, hint: Some(hint), .. } => {
+                write!(f, "paused for {}; the server requested {}", Wait(*wait), Wait(*hint))
             }
             Event::PauseEnded { .. } => write!(f, "the pause is over"),
-            Event::RateLimited { call, wait, .. } => write!(f, "#{call}: waits {} for the rate limit", Short(*wait)),
+            Event::RateLimited { call, wait, .. } => write!(f, "#{call}: waits {} for the rate limit", Wait(*wait)),
             Event::ServerRequestForwarded { method, .. } => {
                 write!(f, "server request {} forwarded to the client", name(method))
             }
@@ -206,6 +209,24 @@ impl fmt::Display for OfTool<'_> {
             Some(tool) => write!(f, " of the tool {tool:?}"),
             None => Ok(()),
         }
+    }
+}
+
+/// A time to wait in readable units, rounded up: after it, nothing is too early.
+pub(crate) struct Wait(pub(crate) Duration);
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.as_micros();
+        let unit: u128 = match micros {
+            0..1_000 => 1,
+            1_000..1_000_000 => 1_000,
+            1_000_000..10_000_000 => 100_000,
+            10_000_000..120_000_000 => 1_000_000,
+            _ => 60_000_000,
+        };
+        let rounded = micros.div_ceil(unit) * unit;
+        Short(u64::try_from(rounded).map_or(self.0, Duration::from_micros)).fmt(f)
     }
 }
 

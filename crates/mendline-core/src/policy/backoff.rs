@@ -44,6 +44,13 @@ pub fn overloaded(pauses: u32, rng: &mut SeededRng) -> Duration {
     rng.between(delay / 2, delay)
 }
 
+/// Returns the pause before a handshake's response is resumed for the `total`-th time. It doubles: a server that ends
+/// every stream of a handshake must not be asked once a second for ever.
+pub fn resumed_handshake(total: u32) -> Duration {
+    let doubled = defaults::RESUME_WAIT.saturating_mul(2u32.saturating_pow(total.saturating_sub(1).min(16)));
+    doubled.min(defaults::RECONNECT_CAP_IDLE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn only_configured_tools_have_their_own_deadline() {
-        let slow = ToolPolicy { effect: None, timeout: Some(Duration::from_secs(1_200)) };
+        let slow = ToolPolicy { timeout: Some(Duration::from_secs(1_200)), ..ToolPolicy::default() };
         let deadlines =
             Deadlines::new(&BTreeMap::from([("build".to_owned(), slow), ("look".to_owned(), ToolPolicy::default())]));
         let of = |text: &'static str| deadlines.of(&Message::parse(Bytes::from_static(text.as_bytes())).unwrap());

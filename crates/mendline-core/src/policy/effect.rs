@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn configured_effect_overrides_server_hints() {
-        let with_effect = |effect| ToolPolicy { effect: Some(effect), timeout: None };
+        let with_effect = |effect| ToolPolicy { effect: Some(effect), ..ToolPolicy::default() };
         let mut tools = Tools::new(&BTreeMap::from([
             ("look".into(), with_effect(Effect::Unsafe)),
             ("sync".into(), with_effect(Effect::Idempotent)),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn new_configuration_replaces_effects_and_distrust_drops_hints() {
-        let with_effect = |effect| ToolPolicy { effect: Some(effect), timeout: None };
+        let with_effect = |effect| ToolPolicy { effect: Some(effect), ..ToolPolicy::default() };
         let mut tools = Tools::new(&BTreeMap::from([("sync".into(), with_effect(Effect::Idempotent))]));
         let list =
             r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"look","annotations":{"readOnlyHint":true}}]}}"#;

@@ -22,6 +22,8 @@ pub struct Limit {
     /// The time at which the next evenly spaced call is due.
     due: Moment,
     policy: RateLimit,
+    /// It is that of one tool.
+    is_of_tool: bool,
 }
 
 impl Limit {
@@ -31,7 +33,12 @@ impl Limit {
         // Rounded up: never above the limit. A float that is too large saturates.
         let interval = ((1e9 / per_second).ceil() as u64).max(1);
         let tolerance = interval.saturating_mul(u64::from(policy.burst.max(1)) - 1);
-        Limit { interval, tolerance, due: Moment::ZERO, policy }
+        Limit { interval, tolerance, due: Moment::ZERO, policy, is_of_tool: false }
+    }
+
+    /// The limit of one tool.
+    pub fn of_tool(self) -> Limit {
+        Limit { is_of_tool: true, ..self }
     }
 
     /// The time at which a call may be sent that has `ahead` others before it.
@@ -53,7 +60,7 @@ impl Limit {
     /// Returns the reason for the wait.
     pub fn reason(&self) -> RefusalReason {
         let RateLimit { burst, per_second } = self.policy;
-        RefusalReason::RateLimit { burst, per_second }
+        RefusalReason::RateLimit { burst, per_second, of_tool: self.is_of_tool }
     }
 }
 
@@ -93,6 +100,8 @@ mod tests {
         let words = |burst, per_second| Limit::new(RateLimit { burst, per_second }).reason().to_string();
         assert_eq!(words(10, 10.0), "the configured limit is 10 calls a second, 10 at once");
         assert_eq!(words(1, 0.1), "the configured limit is one call in 10 s, 1 at once");
+        let of_tool = Limit::new(RateLimit { burst: 2, per_second: 2.0 }).of_tool().reason().to_string();
+        assert_eq!(of_tool, "the configured limit of this tool is 2 calls a second, 2 at once");
     }
 
     proptest! {

@@ -34,7 +34,8 @@
 //! The rate limit comes last, so that only sent calls use it up.
 //!
 //! - [`breaker`], [`window`], [`tool_breakers`]: the health of servers and tools.
-//! - [`pause`], [`gradual`]: overloaded servers. [`limit`]: the rate limit.
+//! - [`pause`], [`gradual`]: overloaded servers. [`limit`]: the rate limit. [`tool_limits`]: the limits
+//!   of single tools.
 //! - [`queue`]: fairness between clients. [`deadline`]: timeouts of tools.
 //! - [`retry`], [`effect`]: whether a call is sent again. [`budget`]: the retry budget. [`backoff`]: the wait.
 
@@ -49,4 +50,5 @@ pub mod pause;
 pub mod queue;
 pub mod retry;
 pub mod tool_breakers;
+pub mod tool_limits;
 pub mod window;

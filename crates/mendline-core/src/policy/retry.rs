@@ -10,8 +10,8 @@
 //! | answered: anything else | -32700 malformed, -32600 invalid request, -32601 no such method or tool, -32602 invalid parameters; a result, `isError` or not | never: it is the server's answer |
 //! | its deadline has passed | | never |
 //!
-//! A configured rule for an error code (`retry.codes`) replaces its row. The limit of attempts and the retry budget
-//! always apply.
+//! A configured rule for an error code (`retry.codes`) or an HTTP status without a JSON-RPC response (`retry.statuses`)
+//! replaces its row. The limit of attempts and the retry budget always apply.
 
 use mendline_wire::code;
 
@@ -37,6 +37,26 @@ pub enum RetryDecision {
     Charged,
     /// Not sent again.
     Never,
+}
+
+/// The decision of a configured rule for an HTTP status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusRule {
+    /// The call is answered at once.
+    Answer,
+    /// The call may be sent again, as if it is not known whether it ran.
+    Repeat,
+    /// The call may be sent again: the operator states that it did not run.
+    Unprocessed,
+}
+
+/// Returns the configured rule for this status, if there is one.
+pub fn rule_for_status(status: u16, effect: Effect, policy: &Retry) -> Option<StatusRule> {
+    Some(match policy.statuses.get(&status)? {
+        OnError::Always => StatusRule::Unprocessed,
+        OnError::Reads if effect.is_repeatable() => StatusRule::Repeat,
+        OnError::Reads | OnError::Never => StatusRule::Answer,
+    })
 }
 
 /// Looks up the table.
@@ -96,6 +116,19 @@ mod tests {
             let seen = [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|effect| decide(loss, effect, &policy));
             assert_eq!(seen, expected, "{what}");
         }
+    }
+
+    #[test]
+    fn configured_status_has_its_rule() {
+        let statuses = [(502, OnError::Never), (503, OnError::Reads), (504, OnError::Always)].into();
+        let policy = Retry { statuses, ..Retry::default() };
+        let of =
+            |status| [Effect::Read, Effect::Idempotent, Effect::Unsafe].map(|it| rule_for_status(status, it, &policy));
+        use StatusRule::{Answer, Repeat, Unprocessed};
+        assert_eq!(of(500), [None; 3]);
+        assert_eq!(of(502), [Some(Answer); 3]);
+        assert_eq!(of(503), [Some(Repeat), Some(Repeat), Some(Answer)]);
+        assert_eq!(of(504), [Some(Unprocessed); 3]);
     }
 
     #[test]

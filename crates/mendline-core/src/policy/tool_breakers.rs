@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use mendline_wire::{Message, Method};
 
 use super::breaker::{Breaker, Sign, Transition};
-use crate::config;
+use crate::config::{self, ToolPolicy};
 use crate::defaults;
 use crate::moment::Moment;
 use crate::rng::SeededRng;
@@ -18,22 +18,39 @@ use crate::rng::SeededRng;
 #[derive(Clone, Debug, Default)]
 pub struct ToolBreakers {
     policy: Option<config::Breaker>,
+    /// The policies of tools with their own.
+    own: BTreeMap<String, Option<config::Breaker>>,
     tools: BTreeMap<String, Breaker>,
 }
 
 impl ToolBreakers {
     /// Breakers without a failed tool.
-    pub fn new(policy: Option<config::Breaker>) -> ToolBreakers {
-        ToolBreakers { policy, tools: BTreeMap::new() }
+    pub fn new(policy: Option<config::Breaker>, configured: &BTreeMap<String, ToolPolicy>) -> ToolBreakers {
+        ToolBreakers { policy, own: own(configured), tools: BTreeMap::new() }
     }
 
     /// Applies a new policy.
-    pub fn reconfigure(&mut self, policy: Option<config::Breaker>) {
-        self.policy = policy;
-        match policy {
-            Some(_) => self.tools.values_mut().for_each(|breaker| breaker.reconfigure(policy)),
-            None => self.tools.clear(),
+    pub fn reconfigure(&mut self, policy: Option<config::Breaker>, configured: &BTreeMap<String, ToolPolicy>) {
+        (self.policy, self.own) = (policy, own(configured));
+        let own = &self.own;
+        let policy_of = |tool: &str| own.get(tool).copied().unwrap_or(policy);
+        self.tools.retain(|tool, _| policy_of(tool).is_some());
+        self.tools.iter_mut().for_each(|(tool, breaker)| breaker.reconfigure(policy_of(tool)));
+    }
+
+    /// The policy of this tool.
+    fn policy_of(&self, tool: &str) -> Option<config::Breaker> {
+        self.own.get(tool).copied().unwrap_or(self.policy)
+    }
+
+    /// Returns whether a result with `isError` counts as a failure of the called tool.
+    pub fn counts_tool_errors(&self, call: &Message) -> bool {
+        let counts = |policy: Option<config::Breaker>| policy.is_some_and(|policy| policy.count_tool_errors);
+        // Most configurations have no tool with its own policy: the call is not parsed.
+        if self.own.is_empty() {
+            return counts(self.policy);
         }
+        counts(tool_of(call).map_or(self.policy, |tool| self.policy_of(&tool)))
     }
 
     /// Returns whether no tool has failed, which is the usual case.
@@ -90,12 +107,14 @@ impl ToolBreakers {
         now: Moment,
         rng: &mut SeededRng,
     ) -> Option<(String, Transition)> {
-        if self.policy.is_none() || (sign == Sign::Healthy && self.tools.is_empty()) {
+        let is_off = self.policy.is_none() && self.own.is_empty();
+        if is_off || (sign == Sign::Healthy && self.tools.is_empty()) {
             return None;
         }
         let tool = tool_of(message)?;
-        if sign != Sign::Healthy && !self.tools.contains_key(&tool) && self.make_room(now) {
-            self.tools.insert(tool.clone(), Breaker::new(self.policy));
+        let policy = self.policy_of(&tool);
+        if policy.is_some() && sign != Sign::Healthy && !self.tools.contains_key(&tool) && self.make_room(now) {
+            self.tools.insert(tool.clone(), Breaker::new(policy));
         }
         let breaker = self.tools.get_mut(&tool)?;
         let transition = breaker.note(call, sign, now, rng);
@@ -132,14 +151,23 @@ impl ToolBreakers {
     }
 }
 
+/// Reads the policies of the tools with their own.
+fn own(configured: &BTreeMap<String, ToolPolicy>) -> BTreeMap<String, Option<config::Breaker>> {
+    let own = |(tool, policy): (&String, &ToolPolicy)| Some((bounded(tool), policy.breaker?));
+    configured.iter().filter_map(own).collect()
+}
+
+/// A name comes from outside, so its kept length is bounded.
+fn bounded(name: &str) -> String {
+    name.chars().take(defaults::TOOL_NAME).collect()
+}
+
 /// The name of the called tool.
 pub fn tool_of(call: &Message) -> Option<String> {
     if call.method() != Method::ToolsCall {
         return None;
     }
-    // The name comes from outside, so its kept length is bounded.
-    let name = call.get_str(&["name"])?;
-    Some(name.chars().take(defaults::TOOL_NAME).collect())
+    call.get_str(&["name"]).map(|name| bounded(&name))
 }
 
 #[cfg(test)]
@@ -159,7 +187,7 @@ mod tests {
     }
 
     fn breakers() -> (ToolBreakers, SeededRng) {
-        (ToolBreakers::new(Some(config::Breaker::default())), SeededRng::new(1))
+        (ToolBreakers::new(Some(config::Breaker::default()), &BTreeMap::new()), SeededRng::new(1))
     }
 
     fn fail(breakers: &mut ToolBreakers, tool: &str, second: u64, rng: &mut SeededRng) -> Option<(String, Transition)> {
@@ -219,9 +247,30 @@ mod tests {
 
     #[test]
     fn tool_breakers_without_policy_stay_empty() {
-        let mut breakers = ToolBreakers::new(None);
+        let mut breakers = ToolBreakers::new(None, &BTreeMap::new());
         fail(&mut breakers, "bad", 1, &mut SeededRng::new(1));
         assert!(breakers.is_empty());
+    }
+
+    #[test]
+    fn tool_can_have_its_own_breaker_policy() {
+        let usual = config::Breaker::default();
+        let with = |breaker| ToolPolicy { breaker: Some(breaker), ..ToolPolicy::default() };
+        let quick = with(Some(config::Breaker { failures: 1, count_tool_errors: true, ..usual }));
+        let tools = [("quick".to_owned(), quick), ("never".to_owned(), with(None))].into();
+        let mut breakers = ToolBreakers::new(Some(usual), &tools);
+        let mut rng = SeededRng::new(1);
+        assert!(breakers.counts_tool_errors(&call("quick")) && !breakers.counts_tool_errors(&call("usual")));
+        assert!(fail(&mut breakers, "quick", 1, &mut rng).is_some());
+        for second in 1..9 {
+            assert_eq!(fail(&mut breakers, "never", second, &mut rng), None);
+        }
+        assert!(breakers.named("never").is_none());
+        breakers.reconfigure(Some(usual), &[("quick".to_owned(), with(None))].into());
+        assert!(breakers.named("quick").is_none(), "its breaker is turned off");
+        let mut only = ToolBreakers::new(None, &tools);
+        assert!(fail(&mut only, "quick", 1, &mut rng).is_some());
+        assert!(fail(&mut only, "usual", 1, &mut rng).is_none() && only.len() == 1);
     }
 
     #[test]

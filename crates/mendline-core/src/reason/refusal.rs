@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::ConnectError;
-use crate::event::Short;
+use crate::event::Wait;
 
 /// The reason why Mendline does not send a request, or does not pass it on.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,11 @@ pub enum RefusalReason {
     /// Too many calls wait.
     QueueFull {
         /// The limit.
+        limit: usize,
+    },
+    /// The queue of waiting calls of one tool is full.
+    ToolQueueFull {
+        /// Its limit.
         limit: usize,
     },
     /// Too many calls wait, and other clients have fewer.
@@ -47,6 +52,8 @@ pub enum RefusalReason {
         burst: u32,
         /// Calls per second.
         per_second: f64,
+        /// The limit is that of one tool.
+        of_tool: bool,
     },
     /// The server is overloaded.
     Overloaded,
@@ -114,7 +121,9 @@ impl RefusalReason {
         match self {
             RefusalReason::Stopping => "stopping",
             RefusalReason::Subscriptions { .. } => "too_many_subscriptions",
-            RefusalReason::QueueFull { .. } | RefusalReason::Fairness { .. } => "queue_full",
+            RefusalReason::QueueFull { .. } | RefusalReason::ToolQueueFull { .. } | RefusalReason::Fairness { .. } => {
+                "queue_full"
+            }
             RefusalReason::Memory { .. } => "memory_budget",
             RefusalReason::NoSlot | RefusalReason::NotRead => "no_slot",
             RefusalReason::Paused { .. } => "paused",
@@ -159,6 +168,9 @@ impl fmt::Display for RefusalReason {
             RefusalReason::Subscriptions { limit } => {
                 write!(f, "{limit} subscriptions are open, which is the limit")
             }
+            RefusalReason::ToolQueueFull { limit } => {
+                write!(f, "{limit} calls of this tool are waiting, which is its limit")
+            }
             RefusalReason::QueueFull { limit } => write!(f, "{limit} are waiting, which is the limit"),
             RefusalReason::Fairness { limit } => write!(f, "other clients wait too, and {limit} are the limit"),
             RefusalReason::Memory { held } => {
@@ -167,13 +179,14 @@ impl fmt::Display for RefusalReason {
             RefusalReason::NoSlot => f.write_str("no place became free in time"),
             RefusalReason::NotRead => f.write_str("the server does not read what is sent to it"),
             RefusalReason::Paused { wait } => {
-                write!(f, "the server asked for a pause of another {}", Short(*wait))
+                write!(f, "the server asked for a pause of another {}", Wait(*wait))
             }
-            RefusalReason::RateLimit { burst, per_second } if *per_second >= 1.0 => {
-                write!(f, "the configured limit is {per_second} calls a second, {burst} at once")
+            RefusalReason::RateLimit { burst, per_second, of_tool } if *per_second >= 1.0 => {
+                write!(f, "the configured limit{} is {per_second} calls a second, {burst} at once", limit_of(*of_tool))
             }
-            RefusalReason::RateLimit { burst, per_second } => {
-                write!(f, "the configured limit is one call in {} s, {burst} at once", (1.0 / per_second).round())
+            RefusalReason::RateLimit { burst, per_second, of_tool } => {
+                let seconds = (1.0 / per_second).round();
+                write!(f, "the configured limit{} is one call in {seconds} s, {burst} at once", limit_of(*of_tool))
             }
             RefusalReason::Overloaded => f.write_str("the server is overloaded"),
             RefusalReason::BreakerFailures { calls, of_tool: it } => {
@@ -202,4 +215,9 @@ impl fmt::Display for RefusalReason {
             RefusalReason::Host => f.write_str("its host cannot be sent"),
         }
     }
+}
+
+/// The owner of a configured limit in words.
+fn limit_of(is_of_tool: bool) -> &'static str {
+    if is_of_tool { " of this tool" } else { "" }
 }

@@ -206,15 +206,17 @@ impl Upstream {
         let policy = &call.policy(&self.config).retry;
         let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
         let is_spent = decision == RetryDecision::Charged && call.counted() >= policy.attempts;
-        let is_final = decision == RetryDecision::Never && !lacks_hints;
-        let is_decided = !pending.is_refusal && (is_final || is_spent);
+        let is_never = pending.is_final || (decision == RetryDecision::Never && !lacks_hints);
+        let is_decided = pending.is_final || (!pending.is_refusal && (is_never || is_spent));
         let (is_first_handshake, message) = (call.grace.is_some(), call.message.clone());
         // A call of a client without a handshake is its own probe.
         let is_probe = self.availability.is_away()
             && self.link.state() == LinkState::Dialing
             && call.begun > self.availability.begun_before;
-        let is_decided = is_decided && (!is_probe || is_final);
-        if let Some(call) = self.calls.get_mut(key).filter(|_| is_probe && outcome != Outcome::NotSent) {
+        let is_decided = is_decided && (!is_probe || is_never);
+        // A refused call and the first handshake are counted off with the verdict.
+        let is_counted_off = is_probe && !pending.is_refusal && !is_first_handshake && outcome != Outcome::NotSent;
+        if let Some(call) = self.calls.get_mut(key).filter(|_| is_counted_off) {
             call.uncounted += 1;
         }
         self.end_attempt(key, pending.evidence, &pending.why, cx);
@@ -565,7 +567,7 @@ impl Upstream {
 
     /// The server answers, so the failure belongs to the call.
     fn failed_while_available(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
-        let PendingVerdict { evidence, why, is_refusal } = pending;
+        let PendingVerdict { evidence, why, is_refusal, .. } = pending;
         let Some(call) = self.calls.get(key) else { return };
         if is_refusal {
             return self.fail(key, Cause::Refused, Outcome::Refused, why, cx);
@@ -591,9 +593,9 @@ impl Upstream {
 
     /// The server is away: the call waits for it without another attempt.
     fn failed_while_away(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
-        let PendingVerdict { evidence, why, is_refusal } = pending;
+        let PendingVerdict { evidence, why, is_refusal, .. } = pending;
         let Some(call) = self.calls.get_mut(key) else { return };
-        if is_refusal || call.grace.is_some() {
+        if evidence.outcome() != Outcome::NotSent && (is_refusal || call.grace.is_some()) {
             // It was not processed, or it is the handshake, which may be repeated.
             call.uncounted += 1;
         }

@@ -75,6 +75,8 @@ pub struct PendingVerdict {
     pub why: Reason,
     /// The server refused it, and would refuse it again if it is available.
     pub is_refusal: bool,
+    /// A configured rule answers it, whatever the verdict.
+    pub is_final: bool,
 }
 
 /// One call.
@@ -114,6 +116,8 @@ pub struct Call {
     pub first_try: Option<FirstTry>,
     /// An event has reported it as sent, and none as returned or ended.
     pub is_out: bool,
+    /// The tool that it calls, if that has limits of its own.
+    pub limited_tool: Option<Arc<str>>,
     /// The timeout of its tool, if it has its own.
     pub timeout: Option<Duration>,
     /// The time of its arrival or its last progress.
@@ -126,8 +130,8 @@ pub struct Call {
     pub stream: Stream,
     /// It was refused for a lost session before; a second refusal is the server's answer.
     pub refused_once: bool,
-    /// It was resent after 421 Misdirected Request.
-    pub misdirected_once: bool,
+    /// It was resent on a fresh connection, after 421 Misdirected Request or a refused HTTP/2 stream.
+    pub sent_afresh: bool,
     /// The number of the session that last refused it.
     pub lost_in: Option<u32>,
     /// The start of its wait to be sent, and the number of attempts that were not sent whole.
@@ -173,6 +177,7 @@ impl Call {
             is_silent: false,
             first_try: None,
             is_out: false,
+            limited_tool: None,
             timeout: None,
             renewed: now,
             timer: None,
@@ -180,7 +185,7 @@ impl Call {
             progress: None,
             stream: Stream::default(),
             refused_once: false,
-            misdirected_once: false,
+            sent_afresh: false,
             lost_in: None,
             waited_since: None,
             unsent: 0,

@@ -21,6 +21,7 @@ use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
 use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
+use crate::policy::tool_limits::Counts;
 use crate::port::LinkId;
 use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
 use crate::slab::Key;
@@ -74,6 +75,8 @@ impl Upstream {
             self.order_by_client();
         }
         let mut index = 0;
+        // Nothing waits on the usual path, so nothing is counted.
+        let mut counts = if self.waiting.is_empty() { Counts::new() } else { self.counts_by_tool() };
         while index < self.waiting.len() {
             let has_slot = self.has_slot();
             if !has_slot && (self.subscriptions == 0 || !self.is_open()) {
@@ -92,12 +95,20 @@ impl Upstream {
             };
             let may_go = has_slot || call.is_some_and(Call::is_subscription);
             let is_held = call.is_some_and(|call| self.waits_for_restore(&call.message));
-            if is_time && may_go && !is_held {
+            // A tool at its limit does not hold back the calls of others.
+            let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
+            if is_time && may_go && !is_held && is_admitted {
+                if let Some(tool) = call.and_then(|call| call.limited_tool.clone()) {
+                    *counts.entry(tool).or_default() += 1;
+                }
                 self.waiting.remove(index);
                 self.start_call(key, cx);
             } else {
                 index += 1;
             }
+        }
+        if let Some(at) = self.next_slot_of_tools(cx.now) {
+            self.watch_gate_at(at, cx);
         }
     }
 
@@ -376,6 +387,7 @@ impl Upstream {
             why,
             needs_person,
             modern: meta::is_modern(&call.message),
+            form: call.policy(&self.config).failures,
         };
         cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }
@@ -441,7 +453,10 @@ impl Upstream {
                 _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),
                 Some(why) => (Cause::Unavailable, why),
                 None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
-                None => (Cause::Overloaded, RefusalReason::NoSlot.into()),
+                None => match self.rate_of_tool(key, cx.now) {
+                    Some(why) => (Cause::RateLimited, why.into()),
+                    None => (Cause::Overloaded, RefusalReason::NoSlot.into()),
+                },
             };
             self.fail(key, cause, Outcome::NotSent, why, cx);
             self.promote(cx);
@@ -463,6 +478,13 @@ impl Upstream {
             self.arm(key, cx);
         }
         self.advance_http(cx);
+    }
+
+    /// The rate limit of its tool, if this call waits for that.
+    fn rate_of_tool(&self, key: Key, now: Moment) -> Option<RefusalReason> {
+        let tool = self.calls.get(key)?.limited_tool.as_ref()?;
+        let limits = &self.gate.tool_limits;
+        limits.rate_reason(tool).filter(|_| limits.slot_after(tool, 0, now) > now)
     }
 
     pub(super) fn expire(&mut self, key: Key, cx: &mut Cx<'_>) {
@@ -521,7 +543,7 @@ impl Upstream {
         self.drop_exchange(key, cx);
         if is_handshake && self.calls.get(key).is_some_and(|call| call.grace.is_some()) {
             let evidence = if is_unreached { Evidence::UNSENT } else { Evidence::SILENCE };
-            let pending = PendingVerdict { evidence, why, is_refusal: false };
+            let pending = PendingVerdict { evidence, why, is_refusal: false, is_final: false };
             return self.call_failed(key, pending, cx);
         }
         let Some(call) = self.calls.get(key) else { return };
@@ -582,7 +604,7 @@ impl Upstream {
 /// The cause of a failure whose attempt was lost like this.
 pub(super) fn cause_of(evidence: Evidence) -> Cause {
     match (evidence.reply, evidence.outcome()) {
-        (Reply::Status(429), _) => Cause::RateLimited,
+        (Reply::Status(429) | Reply::Unprocessed(429), _) => Cause::RateLimited,
         (Reply::Status(_) | Reply::HeadersRefused, Outcome::Refused) => Cause::Refused,
         (_, Outcome::Refused) => Cause::Unavailable,
         _ => Cause::OutcomeUnknown,

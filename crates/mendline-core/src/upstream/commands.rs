@@ -102,8 +102,15 @@ impl Upstream {
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
+        let limited_tool = self.gate.tool_limits.of(&message);
+        let tool_admits =
+            limited_tool.as_ref().is_none_or(|it| self.gate.tool_limits.admits(it, self.in_flight_of(it), cx.now));
         let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
-        let may_go = is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now) && !probes_first;
+        let may_go = is_free
+            && !self.waits_for_restore(&message)
+            && self.gate.is_open(cx.now)
+            && tool_admits
+            && !probes_first;
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
         let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
         if is_full && evicted.is_none() {
@@ -124,7 +131,7 @@ impl Upstream {
         let grace = self.may_initialize_early(&message).then(|| cx.now + self.grace_of(&message));
         let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
-        (call.timeout, call.grace) = (timeout, grace);
+        (call.timeout, call.grace, call.limited_tool) = (timeout, grace, limited_tool.clone());
         let tool = self.tool_names.of(&call.message);
         call.tool.clone_from(&tool);
         let trace = TraceParent::of(&call.message);
@@ -144,7 +151,7 @@ impl Upstream {
             self.start_call(key, cx);
         } else {
             self.waiting.push_back(key);
-            self.emit_rate_limited(name, cx);
+            self.emit_rate_limited(name, limited_tool.as_ref(), cx);
             self.link.wake(cx);
             if probes_first {
                 self.probe_after_pause(cx);
@@ -157,7 +164,7 @@ impl Upstream {
 
     /// Answers a client's ping while the server cannot: it tests the connection to Mendline.
     fn answer_ping(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
-        let is_away = !self.link.is_up() || self.availability.is_away();
+        let is_away = !self.link.is_up() || self.availability.is_away() || self.login_rejection().is_some();
         if message.method() != Method::Ping || !is_away || self.gate.is_isolated() {
             return false;
         }
@@ -215,6 +222,7 @@ impl Upstream {
             why,
             needs_person,
             modern: meta::is_modern(message),
+            form: self.config.failures,
         };
         cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
     }

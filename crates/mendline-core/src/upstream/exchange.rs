@@ -51,6 +51,8 @@ pub struct Exchange {
     pub content: Content,
     pub session: Option<String>,
     pub retry_after: Option<Duration>,
+    /// The server asks for a credential.
+    pub has_challenge: bool,
     /// An error in the body that names no call.
     pub error_body: Option<ErrorBody>,
     /// A part of the body is not JSON-RPC.
@@ -108,6 +110,7 @@ impl Exchange {
             content: Content::Empty,
             session: None,
             retry_after: None,
+            has_challenge: false,
             error_body: None,
             unreadable: false,
             page: None,
@@ -257,6 +260,7 @@ fn judge_status(
         }
         400 | 404 | 405 if around.undetermined && exchange.error_body.is_none() => Verdict::OtherDialect(answered()),
         401 => Verdict::NeedsLogin(answered()),
+        403 if exchange.has_challenge => Verdict::NeedsLogin(answered()),
         // This connection leads to the wrong server; a new one may not.
         421 if !around.misdirected_once => {
             Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered())

@@ -9,6 +9,7 @@
 //! neither a trial nor a success. Internal requests bypass all of this: they belong to the link, which has its own
 //! limits. Only pings and the next dial wait for the end of a pause.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mendline_wire::{Message, Method};
@@ -28,6 +29,7 @@ use crate::policy::limit::Limit;
 use crate::policy::pause::Pause;
 use crate::policy::queue::Rotation;
 use crate::policy::tool_breakers::ToolBreakers;
+use crate::policy::tool_limits::ToolLimits;
 use crate::port::ClientId;
 use crate::reason::{Reason, RefusalReason};
 use crate::timers::TimerId;
@@ -41,6 +43,8 @@ pub struct Gate {
     pub(super) pause: Pause,
     /// The start of a pause was emitted, and its end was not.
     pub(super) is_paused: bool,
+    /// The server named the time of the pause.
+    pub(super) is_hinted: bool,
     /// The admission after a pause.
     pub(super) admission: Option<Gradual>,
     /// Pauses in a row that the server requested without a hint.
@@ -48,6 +52,7 @@ pub struct Gate {
     /// A probe has to be answered after the pause before a call is sent.
     pub(super) probes_first: bool,
     pub(super) limit: Option<Limit>,
+    pub(super) tool_limits: ToolLimits,
     pub(super) rotation: Rotation,
     pub(super) deadlines: Deadlines,
     pub(super) timer: Option<(TimerId, Moment)>,
@@ -57,13 +62,15 @@ impl Gate {
     pub fn new(config: &UpstreamConfig) -> Gate {
         Gate {
             breaker: Breaker::new(config.breaker),
-            tools: ToolBreakers::new(config.breaker),
+            tools: ToolBreakers::new(config.breaker, &config.tools),
             pause: Pause::default(),
             is_paused: false,
+            is_hinted: false,
             admission: None,
             pauses: 0,
             probes_first: false,
             limit: config.rate_limit.map(Limit::new),
+            tool_limits: ToolLimits::new(&config.tools),
             rotation: Rotation::default(),
             deadlines: Deadlines::new(&config.tools),
             timer: None,
@@ -73,10 +80,11 @@ impl Gate {
     /// Applies a new configuration. Health counts are kept; a changed rate limit starts with a full burst.
     pub fn reconfigure(&mut self, old: &UpstreamConfig, new: &UpstreamConfig) {
         self.breaker.reconfigure(new.breaker);
-        self.tools.reconfigure(new.breaker);
+        self.tools.reconfigure(new.breaker, &new.tools);
         if old.rate_limit != new.rate_limit {
             self.limit = new.rate_limit.map(Limit::new);
         }
+        self.tool_limits.reconfigure(&new.tools);
         self.deadlines = Deadlines::new(&new.tools);
     }
 
@@ -116,7 +124,8 @@ impl Gate {
     /// Returns the reason for the wait.
     pub(super) fn reason(&self, now: Moment) -> RefusalReason {
         match &self.limit {
-            _ if self.pause.holds(now) => RefusalReason::Paused { wait: self.pause.hint(now) },
+            _ if self.pause.holds(now) && self.is_hinted => RefusalReason::Paused { wait: self.pause.hint(now) },
+            _ if self.pause.holds(now) => RefusalReason::Overloaded,
             Some(limit) if self.admission.is_none() => limit.reason(),
             _ => RefusalReason::Overloaded,
         }
@@ -178,13 +187,28 @@ impl Upstream {
         if let Some(hold) = self.gate.blocking_breaker(message, None, now) {
             return Some((Cause::BreakerOpen, hold.reason().into()));
         }
-        if self.gate.is_open(now) {
+        let tool = self.gate.tool_limits.of(message);
+        if self.gate.is_open(now) && tool.is_none() {
             return None;
         }
         let timeouts = &self.config.timeouts;
         let most = self.gate.deadlines.of(message).unwrap_or(timeouts.call).min(timeouts.total).min(timeouts.recovery);
-        let is_late = self.gate.opens_at(self.ahead_of(client), now) > now + most;
-        is_late.then(|| (Cause::RateLimited, self.gate.reason(now).into()))
+        if !self.gate.is_open(now) && self.gate.opens_at(self.ahead_of(client), now) > now + most {
+            return Some((Cause::RateLimited, self.gate.reason(now).into()));
+        }
+        self.rejection_by_tool(&tool?, now + most, now)
+    }
+
+    /// The reason why a call of a tool with limits is rejected, if it is.
+    fn rejection_by_tool(&self, tool: &Arc<str>, until: Moment, now: Moment) -> Option<(Cause, Reason)> {
+        let (waiting, limits) = (self.waiting_of(tool), &self.gate.tool_limits);
+        if let Some(limit) = limits.waiting(tool).filter(|most| waiting >= *most)
+            && !limits.admits(tool, self.in_flight_of(tool), now)
+        {
+            return Some((Cause::Overloaded, RefusalReason::ToolQueueFull { limit }.into()));
+        }
+        let is_late = limits.slot_after(tool, waiting, now) > until;
+        limits.rate_reason(tool).filter(|_| is_late).map(|why| (Cause::RateLimited, why.into()))
     }
 
     /// The retry hint for this cause.
@@ -194,8 +218,13 @@ impl Upstream {
             Cause::Parked | Cause::Unavailable => Some(self.link.retry_after(now).max(moment)),
             Cause::BreakerOpen => self.gate.blocking_breaker(message, None, now).map_or(Some(moment), |hold| hold.wait),
             Cause::RateLimited if self.gate.pause.holds(now) => Some(self.gate.pause.hint(now)),
-            Cause::RateLimited if self.gate.is_open(now) => Some(moment),
-            Cause::RateLimited => Some(self.gate.opens_at(self.waiting.len(), now).since(now)),
+            Cause::RateLimited => {
+                let tool = self.gate.tool_limits.of(message);
+                let of_tool = tool.map(|it| self.gate.tool_limits.slot_after(&it, self.waiting_of(&it), now));
+                let of_server = (!self.gate.is_open(now)).then(|| self.gate.opens_at(self.waiting.len(), now));
+                let at = of_tool.filter(|at| *at > now).max(of_server);
+                Some(at.map_or(moment, |at| at.since(now)))
+            }
             // The pause, if there is one.
             Cause::OutcomeUnknown if self.gate.pause.holds(now) => Some(self.gate.pause.hint(now)),
             Cause::OutcomeUnknown => self.gate.blocking_breaker(message, None, now).and_then(|hold| hold.wait),

@@ -293,7 +293,15 @@ impl Upstream {
         if !self.waiting.is_empty() && !self.gate.is_open(cx.now) {
             return self.watch_gate(cx);
         }
-        match self.waiting.pop_front() {
+        let counts = self.counts_by_tool();
+        let is_admitted =
+            |key: &Key| self.calls.get(*key).is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
+        let first = self.waiting.iter().position(is_admitted);
+        if first.is_none() && !self.waiting.is_empty() {
+            // All wait for the limits of their tools: for a slot, or for the end of a call in flight.
+            return self.next_slot_of_tools(cx.now).into_iter().for_each(|at| self.watch_gate_at(at, cx));
+        }
+        match first.and_then(|first| self.waiting.remove(first)) {
             Some(key) => self.start_call(key, cx),
             // Nothing waits. A session may have changes, so a ping is sent; otherwise the next call is the probe.
             None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(cx),
@@ -365,7 +373,7 @@ impl Upstream {
                     | InternalRequest::Silence
             )
         );
-        let is_picky = !call.effect.is_repeatable() || call.misdirected_once || is_probe || call.first_try.is_some();
+        let is_picky = !call.effect.is_repeatable() || call.sent_afresh || is_probe || call.first_try.is_some();
         let reuse = if is_picky { Reuse::Fresh } else { Reuse::Any };
         let body = Some(call.spliced(key));
         let request = HttpRequest { verb: Verb::Post, target: http.endpoint.clone(), headers, body };

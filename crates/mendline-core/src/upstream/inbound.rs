@@ -89,7 +89,7 @@ impl Upstream {
             return;
         }
         if self.dead_connection_answers == 0 {
-            let health = self.health_of_tool(&message);
+            let health = self.health_of_tool(key, &message);
             self.note_health(key, health, cx);
         }
         let Some(call) = self.take(key, cx) else { return };
@@ -174,8 +174,8 @@ impl Upstream {
     }
 
     /// The health of the tool that gave this answer. Errors of the client say nothing about it.
-    fn health_of_tool(&self, answer: &Message) -> Option<Health> {
-        let is_counted = || self.config.breaker.is_some_and(|breaker| breaker.count_tool_errors);
+    fn health_of_tool(&self, key: Key, answer: &Message) -> Option<Health> {
+        let is_counted = || self.calls.get(key).is_some_and(|call| self.gate.tools.counts_tool_errors(&call.message));
         match answer.kind() {
             Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Unhealthy),
             _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Unhealthy),

@@ -3,10 +3,11 @@
 //! A pause applies to all calls. Calls that cannot wait for its end fail at once, with the server's hint. One timer
 //! fires at the end of the pause, or at the next slot of the rate limit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Upstream;
-use super::call::{Call, Owner};
+use super::call::{Call, Owner, State};
 use super::calls::{Incident, cause_of};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -16,6 +17,7 @@ use crate::moment::Moment;
 use crate::policy::backoff;
 use crate::policy::gradual::Gradual;
 use crate::policy::queue;
+use crate::policy::tool_limits::Counts;
 use crate::port::ClientId;
 use crate::reason::Reason;
 use crate::slab::Key;
@@ -24,13 +26,17 @@ use crate::words::Cause;
 impl Upstream {
     /// Starts or extends the pause that the server requests.
     pub(super) fn pause(&mut self, hint: Duration, is_unavailable: bool, cx: &mut Cx<'_>) {
+        self.begin_pause(hint, true, is_unavailable, cx);
+    }
+
+    fn begin_pause(&mut self, hint: Duration, is_hinted: bool, is_unavailable: bool, cx: &mut Cx<'_>) {
         let hint = hint.max(defaults::PAUSE_MIN);
         self.gate.admission = Some(Gradual::beginning());
         self.gate.probes_first = is_unavailable;
         let Some(wait) = self.gate.pause.extend(hint, cx.now) else { return };
-        self.gate.is_paused = true;
+        (self.gate.is_paused, self.gate.is_hinted) = (true, is_hinted);
         self.link.postpone_until(self.gate.pause.until(), cx);
-        cx.emit(Event::Paused { upstream: self.id, wait, hint });
+        cx.emit(Event::Paused { upstream: self.id, wait, hint: is_hinted.then_some(hint) });
         self.fail_late(cx);
         self.watch_gate(cx);
     }
@@ -42,7 +48,7 @@ impl Upstream {
         }
         let wait = backoff::overloaded(self.gate.pauses, cx.rng);
         self.gate.pauses = self.gate.pauses.saturating_add(1);
-        self.pause(wait, false, cx);
+        self.begin_pause(wait, false, false, cx);
     }
 
     /// Handles a call that an overloaded server refused. It waits for the end of the pause, without spending an
@@ -65,6 +71,24 @@ impl Upstream {
         self.resend(key, evidence, cx.now, why, Incident::Free, cx);
         self.sort_waiting();
         self.shorten_grace(cx);
+        self.watch_gate(cx);
+        self.promote(cx);
+    }
+
+    /// Answers a call that an overloaded server refused, because of a configured rule. The pause holds for others.
+    pub(super) fn overloaded_call_answered(
+        &mut self,
+        key: Key,
+        evidence: Evidence,
+        why: Reason,
+        is_hinted: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        if !is_hinted {
+            self.pause_without_hint(cx);
+        }
+        self.end_attempt(key, evidence, &why, cx);
+        self.fail(key, cause_of(evidence), evidence.outcome(), why, cx);
         self.watch_gate(cx);
         self.promote(cx);
     }
@@ -116,6 +140,9 @@ impl Upstream {
         if let Some(limit) = &mut self.gate.limit {
             limit.try_take(cx.now);
         }
+        if let Some(tool) = self.calls.get(key).and_then(|call| call.limited_tool.as_ref()) {
+            self.gate.tool_limits.take(tool, cx.now);
+        }
         if let Some(admission) = &mut self.gate.admission {
             admission.note_sent(cx.now);
         }
@@ -134,11 +161,59 @@ impl Upstream {
     }
 
     /// Emits that a call waits for the rate limit.
-    pub(super) fn emit_rate_limited(&self, call: u64, cx: &mut Cx<'_>) {
+    pub(super) fn emit_rate_limited(&self, call: u64, tool: Option<&Arc<str>>, cx: &mut Cx<'_>) {
+        let limits = &self.gate.tool_limits;
+        let ahead = |tool: &Arc<str>| self.waiting_of(tool).saturating_sub(1);
+        let at = tool.map_or(cx.now, |tool| limits.slot_after(tool, ahead(tool), cx.now));
+        if at > cx.now {
+            let wait = at.since(cx.now);
+            return cx.emit(Event::RateLimited { upstream: self.id, call, wait });
+        }
         if self.gate.limit.is_some() && !self.gate.is_open(cx.now) {
             let wait = self.gate.opens_at(self.waiting.len().saturating_sub(1), cx.now).since(cx.now);
             cx.emit(Event::RateLimited { upstream: self.id, call, wait });
         }
+    }
+
+    /// The calls of a tool with limits that are sent or queued.
+    pub(super) fn in_flight_of(&self, tool: &Arc<str>) -> usize {
+        let is_out = |call: &Call| !matches!(call.state, State::Waiting { .. });
+        self.calls.iter().filter(|(_, call)| call.limited_tool.as_ref() == Some(tool) && is_out(call)).count()
+    }
+
+    /// The waiting calls of a tool with limits.
+    pub(super) fn waiting_of(&self, tool: &Arc<str>) -> usize {
+        let calls = self.waiting.iter().filter_map(|key| self.calls.get(*key));
+        calls.filter(|call| call.limited_tool.as_ref() == Some(tool)).count()
+    }
+
+    /// The calls in flight of all tools with limits.
+    pub(super) fn counts_by_tool(&self) -> Counts {
+        let mut counts = Counts::new();
+        if !self.gate.tool_limits.is_empty() {
+            for (_, call) in self.calls.iter().filter(|(_, call)| !matches!(call.state, State::Waiting { .. })) {
+                if let Some(tool) = &call.limited_tool {
+                    *counts.entry(Arc::clone(tool)).or_default() += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    /// Returns whether the limits of its tool admit this call now.
+    pub(super) fn is_admitted_by_tool(&self, call: &Call, counts: &Counts, now: Moment) -> bool {
+        let Some(tool) = &call.limited_tool else { return true };
+        self.gate.tool_limits.admits(tool, counts.get(tool).copied().unwrap_or_default(), now)
+    }
+
+    /// The next time at which the rate of a tool admits one of the waiting calls.
+    pub(super) fn next_slot_of_tools(&self, now: Moment) -> Option<Moment> {
+        let limits = &self.gate.tool_limits;
+        if limits.is_empty() {
+            return None;
+        }
+        let tools = self.waiting.iter().filter_map(|key| self.calls.get(*key)?.limited_tool.as_ref());
+        tools.map(|tool| limits.slot_after(tool, 0, now)).filter(|at| *at > now).min()
     }
 
     /// The number of waiting calls before the next one of this client.
@@ -174,7 +249,11 @@ impl Upstream {
 
     /// Arms the timer for the end of the pause or the next slot.
     pub(super) fn watch_gate(&mut self, cx: &mut Cx<'_>) {
-        let at = self.gate.opens_at(0, cx.now);
+        self.watch_gate_at(self.gate.opens_at(0, cx.now), cx);
+    }
+
+    /// Arms the timer of the gate for this time, unless it fires before.
+    pub(super) fn watch_gate_at(&mut self, at: Moment, cx: &mut Cx<'_>) {
         if self.gate.timer.is_some_and(|(_, armed)| armed <= at && armed > cx.now) {
             return;
         }

@@ -311,14 +311,22 @@ impl Stage {
     }
 
     pub fn status(&mut self, exchange: ExchangeId, status: u16, content: Content, session: Option<&str>) {
-        let head = Head { status, content, session: session.map(str::to_owned), retry_after_ms: None };
+        let session = session.map(str::to_owned);
+        let head = Head { status, content, session, retry_after_ms: None, has_challenge: false };
         self.input(Input::Head { exchange, head });
     }
 
     /// Answers with an overload status, optionally with `Retry-After`.
     pub fn answer_overloaded(&mut self, seen: &SentRequest, status: u16, seconds: Option<u64>) {
         let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
-        let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
+        let head = Head { status, content: Content::Empty, session: None, retry_after_ms, has_challenge: false };
+        self.input(Input::Head { exchange: seen.id, head });
+        self.end(seen.id, ExchangeEnd::Complete);
+    }
+
+    /// Refuses a request with this status and a `WWW-Authenticate`.
+    pub fn challenge(&mut self, seen: &SentRequest, status: u16) {
+        let head = Head { status, content: Content::Empty, session: None, retry_after_ms: None, has_challenge: true };
         self.input(Input::Head { exchange: seen.id, head });
         self.end(seen.id, ExchangeEnd::Complete);
     }

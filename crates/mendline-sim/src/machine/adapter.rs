@@ -111,10 +111,9 @@ macro_rules! adapter {
                 to.retry.initial = from.retry.initial;
                 to.retry.cap = from.retry.cap;
                 to.retry.codes = from.retry.codes.iter().map(|(code, it)| (*code, on_error(*it))).collect();
+                to.retry.statuses = from.retry.statuses.iter().map(|(code, it)| (*code, on_error(*it))).collect();
                 to.breaker = from.breaker.map(breaker);
-                to.rate_limit = from
-                    .rate_limit
-                    .map(|it| core::config::RateLimit { burst: it.burst, per_second: it.per_second });
+                to.rate_limit = from.rate_limit.map(rate_limit);
                 to.trust_hints = from.trust_hints;
                 to.catalogue.cache = from.catalogue.cache;
                 to.catalogue.startup = match from.catalogue.startup {
@@ -136,7 +135,18 @@ macro_rules! adapter {
             }
 
             fn policy(from: real::config::ToolPolicy) -> core::config::ToolPolicy {
-                core::config::ToolPolicy { effect: from.effect.map(effect), timeout: from.timeout }
+                core::config::ToolPolicy {
+                    effect: from.effect.map(effect),
+                    timeout: from.timeout,
+                    in_flight: from.in_flight,
+                    waiting: from.waiting,
+                    rate_limit: from.rate_limit.map(rate_limit),
+                    breaker: from.breaker.map(|it| it.map(breaker)),
+                }
+            }
+
+            fn rate_limit(from: real::config::RateLimit) -> core::config::RateLimit {
+                core::config::RateLimit { burst: from.burst, per_second: from.per_second }
             }
 
             fn on_error(from: real::config::OnError) -> core::config::OnError {
@@ -214,6 +224,7 @@ macro_rules! adapter {
                     },
                     session: from.session,
                     retry_after_ms: from.retry_after_ms,
+                    has_challenge: from.has_challenge,
                 }
             }
 

@@ -120,7 +120,7 @@ impl World {
                     it.overloaded |= status == 503 && wait.is_some();
                 }
                 let retry_after_ms = wait.map(|seconds| seconds * 1_000);
-                let head = Head { status, content: Content::Empty, session: None, retry_after_ms };
+                let head = Head { retry_after_ms, ..head(status, Content::Empty) };
                 self.send_back(exchange, Part::Head(head));
             }
             InjectedResponse::Html => {
@@ -512,5 +512,5 @@ fn is_call_of(message: Option<&Message>, tool: &str) -> bool {
 }
 
 pub(super) fn head(status: u16, content: Content) -> Head {
-    Head { status, content, session: None, retry_after_ms: None }
+    Head { status, content, session: None, retry_after_ms: None, has_challenge: false }
 }

@@ -33,6 +33,7 @@ mod origin;
 mod pool;
 pub mod probe;
 mod proxy;
+mod rate_limit;
 mod ready;
 mod recent_use;
 mod redirect;

@@ -12,13 +12,14 @@ use crate::defaults;
 use crate::event::Dropped;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::policy::backoff;
+use crate::policy::retry::{self, StatusRule};
 use crate::port::{ExchangeEnd, ExchangeId, Written};
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::availability::{self, Sign};
 use crate::upstream::call::{Owner, PendingVerdict};
-use crate::upstream::calls::Incident;
+use crate::upstream::calls::{Incident, cause_of};
 use crate::upstream::exchange::{Exchange, ExchangeContext, OneWay, Purpose, Verdict, judge};
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::link::EndedBy;
@@ -76,7 +77,7 @@ impl Upstream {
             can_lose_session: !call.refused_once
                 && self.session.was_initialized()
                 && call.method() != Method::Initialize,
-            misdirected_once: call.misdirected_once,
+            misdirected_once: call.sent_afresh,
             // A server that needs a new handshake may be another one, with another transport.
             undetermined: http.dialect == Dialect::Auto
                 && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
@@ -98,9 +99,22 @@ impl Upstream {
             }
             return self.internal_ended(key, internal, verdict, exchange, cx);
         }
+        let rule = exchange.status.filter(|_| !is_initialize && !exchange.resumes && !is_orphan);
+        // A lost session, a missing login and a misdirected request have their own handling.
+        let rule = rule.and_then(|status| retry::rule_for_status(status, call.effect, &policy.retry));
+        let (verdict, is_final) = apply_rule(verdict, rule, exchange, written);
         match verdict {
+            Verdict::Settle(evidence, why) if is_final && sign == Sign::Overloaded => {
+                self.overloaded_call_answered(key, evidence, why, is_busy, cx);
+            }
             Verdict::Settle(evidence, why) if evidence.reply == Reply::HeadersRefused => {
                 self.headers_refused(key, evidence, why, cx);
+            }
+            // Refused on a fresh connection, too: the next one would be no better.
+            Verdict::Settle(evidence, why) if evidence.reply == Reply::RefusedByTransport && call.sent_afresh => {
+                self.end_attempt(key, evidence, &why, cx);
+                self.fail(key, cause_of(evidence), evidence.outcome(), why, cx);
+                self.promote(cx);
             }
             Verdict::Settle(evidence, why) if sign == Sign::Overloaded && !exchange.resumes => {
                 self.call_overloaded(key, evidence, why, is_busy, cx);
@@ -111,7 +125,7 @@ impl Upstream {
                     && !is_orphan
                     && (!is_initialize || (has_grace && !over_sse)) =>
             {
-                self.call_failed(key, PendingVerdict { evidence, why, is_refusal: false }, cx);
+                self.call_failed(key, PendingVerdict { evidence, why, is_refusal: false, is_final }, cx);
                 self.promote(cx);
             }
             Verdict::Settle(evidence, why) => {
@@ -121,7 +135,7 @@ impl Upstream {
                     _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
                 };
                 let not_before = self.gate.resumes_at(cx.now) + pause;
-                call.misdirected_once |= evidence.reply == Reply::Status(421);
+                call.sent_afresh |= matches!(evidence.reply, Reply::Status(421) | Reply::RefusedByTransport);
                 if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
                     (call.refused_once, call.lost_in) = (true, Some(exchange.session_number));
                 }
@@ -166,7 +180,10 @@ impl Upstream {
             Verdict::Resume(_) => {
                 call.stream.tries += 1;
                 call.stream.total += 1;
-                call.stream.resume_at = Some(cx.now + call.stream.retry.unwrap_or(defaults::RESUME_WAIT));
+                let wait = call.stream.retry.unwrap_or(defaults::RESUME_WAIT);
+                // A server that ends every stream of a handshake is not ready yet.
+                let pause = backoff::resumed_handshake(call.stream.total);
+                call.stream.resume_at = Some(cx.now + if is_initialize { wait.max(pause) } else { wait });
                 self.arm(key, cx);
                 if let (true, ExchangeEnd::NoConnection(why)) = (exchange.resumes, how) {
                     self.unreachable(why.clone().into(), false, cx);
@@ -192,7 +209,7 @@ impl Upstream {
             }
             Verdict::Refused(why) if !is_initialize || (has_grace && exchange.status != Some(403)) => {
                 let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(404)) };
-                self.call_failed(key, PendingVerdict { evidence, why, is_refusal: true }, cx);
+                self.call_failed(key, PendingVerdict { evidence, why, is_refusal: true, is_final }, cx);
             }
             Verdict::Refused(why) => {
                 self.note_health(key, None, cx);
@@ -246,6 +263,24 @@ impl Upstream {
         self.shorten_grace(cx);
         self.give_up_if_parked(cx);
         self.announce(cx);
+    }
+}
+
+/// Applies the configured rule for the status of an exchange. Returns whether the call is answered at once.
+fn apply_rule(verdict: Verdict, rule: Option<StatusRule>, exchange: &Exchange, written: Written) -> (Verdict, bool) {
+    let (Some(rule), Some(status)) = (rule, exchange.status) else { return (verdict, false) };
+    let reply = match rule {
+        StatusRule::Answer | StatusRule::Repeat => Reply::Status(status),
+        StatusRule::Unprocessed => Reply::Unprocessed(status),
+    };
+    match verdict {
+        // A request that was not sent whole did not run, whatever the rule.
+        Verdict::Settle(Evidence { reply: Reply::Status(_), .. }, why) if written == Written::Whole => {
+            (Verdict::Settle(Evidence { written, reply }, why), rule == StatusRule::Answer)
+        }
+        Verdict::Refused(why) if rule == StatusRule::Answer => (Verdict::Refused(why), true),
+        Verdict::Refused(why) => (Verdict::Settle(Evidence { written, reply }, why), false),
+        verdict => (verdict, false),
     }
 }
 

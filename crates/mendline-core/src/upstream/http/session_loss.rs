@@ -24,11 +24,13 @@ use crate::defaults;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
+use crate::policy::retry::{self, StatusRule};
 use crate::port::{Content, ExchangeId, Written};
 use crate::reason::{LossReason, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
+use crate::upstream::calls::cause_of;
 use crate::upstream::exchange::{ErrorBody, Exchange, Purpose, names_session};
 use crate::upstream::inbound::number_of_other_type;
 use crate::upstream::internal::InternalRequest;
@@ -340,6 +342,7 @@ impl Upstream {
         let is_repeatable = call.effect.is_repeatable();
         let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
         let not_before = self.gate.resumes_at(cx.now) + pause;
+        let rule = retry::rule_for_status(refusal.status, call.effect, &call.policy(&self.config).retry);
         match (finding, answer) {
             (Finding::Lost, _) => {
                 call.refused_once = true;
@@ -350,6 +353,19 @@ impl Upstream {
             (Finding::Alive, Some(answer)) => self.pass_on(answer, cx),
             // An error in a body is a sufficient answer; the call is not sent again.
             (_, Some(answer)) if is_repeatable && refusal.is_in_body() => self.pass_on(answer, cx),
+            (Finding::Alive, None) if rule.is_some() => {
+                let reply = match rule {
+                    Some(StatusRule::Unprocessed) => Reply::Unprocessed(refusal.status),
+                    _ => Reply::Status(refusal.status),
+                };
+                let evidence = Evidence { written: Written::Whole, reply };
+                if rule == Some(StatusRule::Answer) {
+                    self.end_attempt(key, evidence, &why, cx);
+                    self.fail(key, cause_of(evidence), evidence.outcome(), why, cx);
+                } else {
+                    self.settle_for(key, evidence, not_before, why, cx);
+                }
+            }
             (Finding::Alive, None) if refusal.status == 404 => {
                 self.note_health(key, None, cx);
                 self.fail(key, Cause::Refused, Outcome::Refused, why, cx);

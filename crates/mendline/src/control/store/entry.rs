@@ -30,6 +30,8 @@ pub(super) struct Entry {
     /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
     since: Duration,
+    /// The time at which the current incident first parked it.
+    parked_since: Option<Duration>,
     /// The times at which the next dial was planned and the last pause started.
     dial_planned_at: Duration,
     paused_at: Duration,
@@ -52,6 +54,7 @@ impl Entry {
             status: UpstreamStatus::default(),
             kind: StateKind::Idle,
             since: now,
+            parked_since: None,
             dial_planned_at: now,
             paused_at: now,
             opened_at: BTreeMap::new(),
@@ -64,6 +67,12 @@ impl Entry {
         let kind = kind_of(&self.status, is_stopping);
         if kind != self.kind {
             (self.kind, self.since) = (kind, now);
+            match kind {
+                // An attempt of a parked server does not make it young again.
+                StateKind::Parked => self.since = *self.parked_since.get_or_insert(now),
+                StateKind::Starting | StateKind::Reconnecting => {}
+                _ => self.parked_since = None,
+            }
         }
         match event {
             Event::DialPlanned { .. } => self.dial_planned_at = now,
@@ -245,4 +254,44 @@ pub(super) fn millis(time: Duration) -> u64 {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use mendline_core::{LinkId, UpstreamId};
+
+    use super::*;
+
+    const UPSTREAM: UpstreamId = UpstreamId(0);
+
+    #[test]
+    fn t10_age_of_parked_counts_from_the_first_time() {
+        let mut entry = Entry::new(&UpstreamConfig::child("notes", "npx"), Duration::ZERO);
+        let mut apply = |event: Event, seconds: u64| {
+            entry.status.apply(&event);
+            entry.note_time(&event, false, Duration::from_secs(seconds));
+            (entry.kind, entry.since.as_secs())
+        };
+        let moved = |from, to| {
+            let over = (to == LinkState::Up).then_some(Over::Child(7));
+            Event::LinkStateChanged { upstream: UPSTREAM, from, to, why: None, over, repeated: false }
+        };
+        apply(moved(LinkState::Waiting, LinkState::Parked), 100);
+        for probe in [160, 220] {
+            apply(moved(LinkState::Parked, LinkState::Dialing), probe);
+            apply(moved(LinkState::Dialing, LinkState::Up), probe);
+            assert_eq!(apply(moved(LinkState::Up, LinkState::Parked), probe + 1), (StateKind::Parked, 100));
+        }
+        apply(moved(LinkState::Parked, LinkState::Dialing), 280);
+        apply(moved(LinkState::Dialing, LinkState::Up), 281);
+        let link = LinkId { upstream: UPSTREAM, dial: 1 };
+        let ready = Event::UpstreamReady { upstream: UPSTREAM, link, after: Duration::ZERO };
+        assert_eq!(apply(ready, 281), (StateKind::Ready, 281));
+        apply(moved(LinkState::Up, LinkState::Waiting), 300);
+        assert_eq!(
+            apply(moved(LinkState::Waiting, LinkState::Parked), 400),
+            (StateKind::Parked, 400),
+            "a new incident"
+        );
+    }
 }

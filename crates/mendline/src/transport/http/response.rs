@@ -11,6 +11,8 @@ use http::response::Parts;
 use http::{StatusCode, Version};
 use mendline_core::port::{Content, Head};
 
+use super::rate_limit;
+
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 
@@ -24,7 +26,8 @@ pub(super) fn head(parts: &Parts, empty: bool, wall_clock: fn() -> SystemTime) -
         status: parts.status.as_u16(),
         content: content(parts.status, &parts.headers, empty),
         session: parts.headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned),
-        retry_after_ms: retry_after(&parts.headers, wall_clock),
+        retry_after_ms: retry_after(parts, wall_clock),
+        has_challenge: parts.headers.contains_key(header::WWW_AUTHENTICATE),
     }
 }
 
@@ -45,15 +48,21 @@ fn content(status: StatusCode, headers: &HeaderMap, empty: bool) -> Content {
     }
 }
 
-/// Seconds, or a date, which is compared with the server's date if there is one: the local clock may be wrong.
-fn retry_after(headers: &HeaderMap, wall_clock: fn() -> SystemTime) -> Option<u64> {
+/// The pause that the server asks for, in milliseconds. `Retry-After` wins over the headers about rate limits.
+fn retry_after(parts: &Parts, wall_clock: fn() -> SystemTime) -> Option<u64> {
+    // The date of the server, if there is one: the local clock may be wrong.
+    let date = || parts.headers.get(header::DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+    let now = || date().unwrap_or_else(wall_clock);
+    seconds_or_date(&parts.headers, now).or_else(|| rate_limit::reset(parts.status, &parts.headers, now))
+}
+
+fn seconds_or_date(headers: &HeaderMap, now: impl Fn() -> SystemTime) -> Option<u64> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = value.parse::<u64>() {
         return Some(seconds.saturating_mul(1000));
     }
     let then = httpdate::parse_http_date(value).ok()?;
-    let date = headers.get(header::DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
-    let wait = then.duration_since(date.unwrap_or_else(wall_clock)).unwrap_or_default();
+    let wait = then.duration_since(now()).unwrap_or_default();
     Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -139,6 +148,25 @@ mod tests {
             assert_eq!(head(&parts(503, headers), true, noon).retry_after_ms, expected, "{headers:?}");
         }
         assert!(noon() > UNIX_EPOCH);
+    }
+
+    #[test]
+    fn r20_retry_after_wins_over_rate_limit_headers() {
+        let reset = ("x-ratelimit-reset", "784123230");
+        for (headers, expected) in [
+            (&[("retry-after", "7"), reset][..], Some(7000)),
+            (&[("retry-after", "soon"), ("ratelimit", "\"a\";r=0;t=3")], Some(3000)),
+            (&[("ratelimit", "\"a\";r=0;t=3")], Some(3000)),
+            (&[("x-ratelimit-reset", "1800000010"), ("date", "Fri, 15 Jan 2027 08:00:00 GMT")], Some(10_000)),
+        ] {
+            assert_eq!(head(&parts(429, headers), true, noon).retry_after_ms, expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn t06_challenge_is_reported() {
+        assert!(head(&parts(403, &[("www-authenticate", "Bearer")]), true, noon).has_challenge);
+        assert!(!head(&parts(403, &[]), true, noon).has_challenge);
     }
 
     #[test]
