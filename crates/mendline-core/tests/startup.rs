@@ -438,14 +438,21 @@ fn r03_configured_timeout_holds_for_first_handshake() {
     first_handshake_ends_after(Duration::from_secs(3), Startup::Immediate);
 }
 
-#[test]
-fn r11_restarted_child_that_hangs_is_replaced_sooner() {
+/// A child that answers its first handshake after this time.
+fn initialized_after(time: Duration) -> Stage {
     let mut stage = Stage::up();
     stage.client_sends(&initialize_request("2025-11-25"));
+    stage.advance(time);
     stage.server_answers(HANDSHAKE_RESULT);
     stage.client_reads().unwrap();
     stage.client_sends(INITIALIZED);
     stage.server_reads().unwrap();
+    stage
+}
+
+#[test]
+fn r11_restarted_child_that_hangs_is_replaced_sooner() {
+    let mut stage = initialized_after(Duration::ZERO);
     stage.die(stage.written);
     stage.client_sends(&call("1", "make"));
     stage.next_dial();
@@ -472,13 +479,7 @@ fn restart_without_answer(stage: &mut Stage) {
 
 #[test]
 fn r11_server_that_started_slowly_gets_as_long_again() {
-    let mut stage = Stage::up();
-    stage.client_sends(&initialize_request("2025-11-25"));
-    stage.advance(Duration::from_secs(7));
-    stage.server_answers(HANDSHAKE_RESULT);
-    stage.client_reads().unwrap();
-    stage.client_sends(INITIALIZED);
-    stage.server_reads().unwrap();
+    let mut stage = initialized_after(Duration::from_secs(7));
     restart_without_answer(&mut stage);
     stage.advance(defaults::HANDSHAKE - Duration::from_millis(1));
     assert_eq!(stage.state(), LinkState::Up);
@@ -488,12 +489,7 @@ fn r11_server_that_started_slowly_gets_as_long_again() {
 
 #[test]
 fn r11_server_that_misses_four_handshakes_gets_the_time_of_a_first_start() {
-    let mut stage = Stage::up();
-    stage.client_sends(&initialize_request("2025-11-25"));
-    stage.server_answers(HANDSHAKE_RESULT);
-    stage.client_reads().unwrap();
-    stage.client_sends(INITIALIZED);
-    stage.server_reads().unwrap();
+    let mut stage = initialized_after(Duration::ZERO);
     for missed in 0..defaults::MISSED_HANDSHAKES {
         restart_without_answer(&mut stage);
         stage.advance(defaults::HANDSHAKE_AGAIN);

@@ -370,9 +370,10 @@ async fn answer_before_deadline_is_accepted_when_read_late() {
         let mut program = harness.program().await;
         harness.send(WRITE).await;
         let call = program.recv().await;
+        tokio::time::sleep(defaults::CALL - Duration::from_millis(1)).await;
         program.answer(&call, r#"{"content":[]}"#).await;
         // The process had no CPU: too short for a suspend, but past the deadline of the call.
-        tokio::time::advance(defaults::CALL + late).await;
+        tokio::time::advance(Duration::from_millis(1) + late).await;
         assert_eq!(harness.line().await, r#"{"jsonrpc":"2.0","id":"w","result":{"content":[]}}"#, "{late:?}");
         assert!(!harness.events().contains("was asleep"), "{}", harness.events());
     }

@@ -106,11 +106,8 @@ impl Upstream {
         let tool_admits =
             limited_tool.as_ref().is_none_or(|it| self.gate.tool_limits.admits(it, self.in_flight_of(it), cx.now));
         let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
-        let may_go = is_free
-            && !self.waits_for_restore(&message)
-            && self.gate.is_open(cx.now)
-            && tool_admits
-            && !probes_first;
+        let may_go =
+            is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now) && tool_admits && !probes_first;
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
         let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
         if is_full && evicted.is_none() {

@@ -1,0 +1,64 @@
+//! A server that needs a login: its calls are rejected until a probe is accepted.
+
+use super::Condition;
+use crate::cx::{Alarm, Cx};
+use crate::defaults;
+use crate::event::Event;
+use crate::evidence::Outcome;
+use crate::reason::Reason;
+use crate::slab::Key;
+use crate::upstream::Upstream;
+use crate::words::Cause;
+
+impl Upstream {
+    /// Handles a probe or a handshake that was refused for want of a login: new calls are rejected until one succeeds.
+    pub(in crate::upstream) fn login_required(&mut self, why: &Reason, cx: &mut Cx<'_>) {
+        self.wants_login = true;
+        self.availability.why = Some(why.clone());
+        if self.availability.condition != Condition::NeedsLogin {
+            self.availability.condition = Condition::NeedsLogin;
+            cx.emit(Event::LoginRequired { upstream: self.id, why: why.clone() });
+        }
+        let waiting: Vec<Key> = self.waiting.iter().copied().filter(|key| !self.has_grace(*key)).collect();
+        for key in waiting {
+            if let Some(call) = self.calls.get_mut(key) {
+                call.pending = None;
+            }
+            self.fail(key, Cause::NeedsLogin, Outcome::NotSent, why.clone(), cx);
+        }
+        self.watch_login(cx);
+    }
+
+    /// Schedules the next look whether the server accepts requests again.
+    pub(super) fn watch_login(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.availability.timer);
+        let doubled = defaults::LOGIN_PROBE * 2u32.saturating_pow(self.availability.login_probes.min(16));
+        self.availability.login_probes += 1;
+        let wait = doubled.min(defaults::LOGIN_PROBE_CAP);
+        // A server that is dialed is not dialed before, either.
+        self.link.postpone_until(cx.now + wait, cx);
+        if self.link.is_up() {
+            self.availability.timer = cx.wake_in(wait, Alarm::Availability(self.id));
+        }
+    }
+
+    /// Handles a call that was refused for want of a login. It is answered at once; a probe shows whether this holds for
+    /// all calls.
+    pub(in crate::upstream) fn call_needs_login(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
+        self.fail(key, Cause::NeedsLogin, Outcome::Refused, why.clone(), cx);
+        if self.availability.condition == Condition::Available && self.link.is_up() {
+            if let Some(http) = &self.http {
+                self.availability.begun_before = http.begun();
+            }
+            self.suspect(why, cx);
+        }
+    }
+
+    /// The reason why a new call is rejected for want of a login.
+    pub(in crate::upstream) fn login_rejection(&self) -> Option<(Cause, Reason)> {
+        let needs_login = self.availability.condition == Condition::NeedsLogin;
+        let why =
+            || self.availability.why.clone().unwrap_or(Reason::Status { status: 401, body: None, not_json: false });
+        needs_login.then(|| (Cause::NeedsLogin, why()))
+    }
+}
