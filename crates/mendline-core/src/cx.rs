@@ -38,6 +38,8 @@ pub enum Alarm {
     Availability(UpstreamId),
     /// The tools of this upstream have changed, and their hints are not known.
     Hints(UpstreamId),
+    /// The time to read lists again.
+    Lists(UpstreamId),
     /// A call of this upstream is silent, and its ping was not answered.
     Silence(UpstreamId),
     /// The catalogue is to be saved.

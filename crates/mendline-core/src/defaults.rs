@@ -66,6 +66,17 @@ pub const SILENCE_PING: Duration = Duration::from_secs(2);
 pub const HINTS_DELAY: Duration = Duration::from_secs(1);
 /// The shortest interval between two such lists: a server may announce changes without end.
 pub const HINTS_PAUSE: Duration = Duration::from_secs(10);
+/// The time without another report of a changed list after which the list is read and compared.
+pub const LIST_CHANGES: Duration = Duration::from_millis(500);
+/// The longest time for which such reports are collected.
+pub const LIST_CHANGES_MOST: Duration = Duration::from_secs(3);
+/// The shortest time between a report without a change and the next comparison.
+pub const LIST_CHANGES_PAUSE: Duration = Duration::from_secs(10);
+/// The time for which entries may be missing before the list counts as changed: a server that has just started may
+/// register its tools one after the other.
+pub const LIST_HOLD: Duration = Duration::from_secs(5);
+/// The interval at which a list with missing entries is read again.
+pub const LIST_RECHECK: Duration = Duration::from_secs(1);
 
 // Retries
 

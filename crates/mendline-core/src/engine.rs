@@ -194,6 +194,7 @@ impl Engine {
                     self.with_upstream(upstream, Upstream::handle_availability_timer);
                 }
                 Alarm::Silence(upstream) => self.with_upstream(upstream, Upstream::handle_silence_timer),
+                Alarm::Lists(upstream) => self.with_upstream(upstream, Upstream::handle_lists_timer),
                 Alarm::Hints(upstream) => self.with_upstream(upstream, Upstream::handle_hints_timer),
                 Alarm::Cache(upstream) => self.with_upstream(upstream, Upstream::handle_cache_timer),
                 Alarm::Drain => self.close(),

@@ -54,6 +54,17 @@ pub enum Over {
     Sse,
 }
 
+/// The reason why the client is not notified of a changed list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HiddenChange {
+    /// The server reported a change, but the list is the same.
+    NoDifference,
+    /// Entries were missing for a short time.
+    EntriesCameBack,
+    /// Only the order of entries or of their members is different.
+    OrderOnly,
+}
+
 /// The reason why a message was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dropped {
@@ -204,10 +215,16 @@ pub enum Event {
         method: Method,
         why: Reason,
     },
-    /// A list changed during an outage.
+    /// A list changed, and the client is notified.
     ListChanged {
         upstream: UpstreamId,
         method: Method,
+    },
+    /// A list seemed to have changed. The client was not notified and keeps its list.
+    ListChangeHidden {
+        upstream: UpstreamId,
+        method: Method,
+        why: HiddenChange,
     },
     /// A request was answered from the cache; `stale` if the cached answer may be out of date.
     AnsweredFromCatalogue {
@@ -480,6 +497,7 @@ impl Event {
             | Event::InternalRequestSent { upstream, .. }
             | Event::InternalRequestFailed { upstream, .. }
             | Event::ListChanged { upstream, .. }
+            | Event::ListChangeHidden { upstream, .. }
             | Event::AnsweredFromCatalogue { upstream, .. }
             | Event::ProvisionalAnswer { upstream, .. }
             | Event::HandshakeCompleted { upstream, .. }

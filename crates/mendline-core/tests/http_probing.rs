@@ -242,7 +242,7 @@ fn lists_are_compared_when_session_survives_outage() {
     assert_eq!((waited.method().as_str(), again.method().as_str()), ("tools/call", "tools/list"));
     stage.answer(waited, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
-    stage.answer(again, r#"{"tools":[]}"#);
+    stage.answer(again, r#"{"tools":[{"name":"one"},{"name":"two"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 

@@ -51,7 +51,7 @@ fn absent_http_server_is_initialized_later_and_lists_compared() {
     stage.seen.retain(|seen| seen.ask.verb == Verb::Post);
     let looked = stage.next_sent();
     assert_eq!(looked.method(), "tools/list");
-    stage.answer(&looked, r#"{"tools":[]}"#);
+    stage.answer(&looked, r#"{"tools":[{"name":"look"},{"name":"new"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
@@ -104,6 +104,6 @@ fn cached_modern_list_triggers_internal_request_to_server() {
     stage.advance(Duration::from_secs(2));
     let looked = stage.next_sent();
     assert_eq!((looked.method().as_str(), looked.header("mcp-method")), ("tools/list", Some("tools/list")));
-    stage.answer(&looked, r#"{"tools":[],"ttlMs":0,"cacheScope":"public"}"#);
-    assert!(stage.log.iter().any(|line| line == "tools/list changed during the outage"), "{:?}", stage.log);
+    stage.answer(&looked, r#"{"tools":[{"name":"look"},{"name":"new"}],"ttlMs":0,"cacheScope":"public"}"#);
+    assert!(stage.log.iter().any(|line| line == "tools/list changed; the client is notified"), "{:?}", stage.log);
 }

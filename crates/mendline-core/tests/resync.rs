@@ -125,7 +125,7 @@ fn list_that_could_not_be_compared_is_read_again() {
     assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
     stage.advance(defaults::HANDSHAKE);
     request(&mut stage, "tools/call", &json!({ "name": "create_note" }), "{}");
-    assert_eq!(stage.server_answers(r#"{"tools":[]}"#)["method"], "tools/list");
+    assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{ONE},{TWO}]}}"#))["method"], "tools/list");
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
@@ -139,7 +139,7 @@ fn only_changed_list_is_announced_after_reconnect() {
     request(&mut stage, "prompts/list", &json!({}), r#"{"prompts":[{"name":"p"}]}"#);
     restart(&mut stage);
     assert_eq!(stage.server_answers(&format!(r#"{{"tools":[{TWO},{ONE}]}}"#))["method"], "tools/list");
-    assert_eq!(stage.server_answers(r#"{"prompts":[]}"#)["method"], "prompts/list");
+    assert_eq!(stage.server_answers(r#"{"prompts":[{"name":"p"},{"name":"q"}]}"#)["method"], "prompts/list");
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/prompts/list_changed");
     assert_eq!(stage.client_reads(), None, "the order of entries is no difference");
     assert_eq!(stage.server_reads(), None, "what was never read is not read again");
@@ -156,7 +156,7 @@ fn only_pages_read_by_client_are_compared() {
     assert_eq!(stage.client_reads(), None);
     restart(&mut stage);
     stage.server_answers(&format!(r#"{{"tools":[{ONE}],"nextCursor":"x"}}"#));
-    stage.server_answers(r#"{"tools":[]}"#);
+    stage.server_answers(r#"{"tools":[{"name":"two"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
@@ -241,7 +241,6 @@ fn r18_changed_hints_of_lost_call_are_listed_before_decision() {
         let mut stage = initialized();
         request(&mut stage, "tools/list", &json!({}), &format!(r#"{{"tools":[{LOOK}]}}"#));
         stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
-        stage.client_reads().unwrap();
         assert!(is_resent(&mut stage), "nothing is decided yet");
         stage.next_dial();
         stage.accept_dial();

@@ -97,11 +97,11 @@ fn cached_answer_equals_server_bytes() {
 fn changed_list_is_announced_when_server_is_up() {
     let mut stage = initialized_from_cache();
     server_comes_up(&mut stage, HANDSHAKE_RESULT);
-    stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
+    stage.server_answers(r#"{"tools":[{"name":"look"},{"name":"make"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
     stage.client_sends(&list(3));
-    stage.server_answers(r#"{"tools":[{"name":"look"}]}"#);
-    assert_eq!(stage.client_reads().unwrap()["result"]["tools"], json!([{ "name": "look" }]));
+    stage.server_answers(r#"{"tools":[{"name":"look"},{"name":"make"}]}"#);
+    assert_eq!(stage.client_reads().unwrap()["result"]["tools"], json!([{ "name": "look" }, { "name": "make" }]));
     assert_eq!(stage.client_reads(), None);
 }
 
@@ -113,7 +113,7 @@ fn interrupted_check_of_cached_list_is_repeated() {
     stage.die(stage.written);
     stage.advance(Duration::from_secs(1));
     server_comes_up(&mut stage, HANDSHAKE_RESULT);
-    stage.server_answers(r#"{"tools":[]}"#);
+    stage.server_answers(r#"{"tools":[{"name":"look"},{"name":"make"},{"name":"new"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
@@ -236,7 +236,7 @@ fn list_started_from_cache_is_completed_from_cache() {
     stage.client_sends(next);
     assert_eq!(stage.client_reads().unwrap()["result"], result(pages[1]), "the old cursor means nothing to the server");
     stage.server_answers(r#"{"tools":[{"name":"a"}],"nextCursor":"other"}"#);
-    stage.server_answers(r#"{"tools":[{"name":"c"}]}"#);
+    stage.server_answers(r#"{"tools":[{"name":"b"},{"name":"c"}]}"#);
     assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
 }
 
@@ -639,7 +639,7 @@ fn cached_modern_list_is_reread_and_change_is_announced() {
     stage.client_sends(&modern(4, "tools/list", ""));
     stage.client_reads().unwrap();
     stage.accept_dial();
-    let looked = stage.server_answers(&modern_tools("b"));
+    let looked = stage.server_answers(&modern_tools(r#"a"},{"name":"b"#));
     assert_eq!(looked["method"], "tools/list");
     assert_eq!(looked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
     assert_eq!(stage.client_reads(), None, "no subscription yet");

@@ -3,7 +3,7 @@
 //! Events of normal operation are `Debug` or `Info`. Losses and repairs are `Warn`. `Error` is a fault that lasts until
 //! a person acts.
 
-use super::{Condition, Dropped, Event, LinkState};
+use super::{Condition, Dropped, Event, HiddenChange, LinkState};
 
 /// The level of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,7 @@ impl Event {
             | Event::LinkStateChanged { to: LinkState::Parked, .. } => Level::Error,
             Event::LinkStateChanged { to: LinkState::Waiting, .. } | Event::CallSilent { .. } => Level::Warn,
             Event::LinkStateChanged { .. }
+            | Event::ListChangeHidden { why: HiddenChange::OrderOnly, .. }
             | Event::DialPlanned { .. }
             | Event::CallAccepted { .. }
             | Event::AttemptStarted { .. }
@@ -79,6 +80,7 @@ impl Event {
             | Event::HandshakeCompleted { .. }
             | Event::ProvisionalAnswer { .. }
             | Event::ListChanged { .. }
+            | Event::ListChangeHidden { .. }
             | Event::ResponseResumed { .. }
             | Event::BreakerHalfOpened { .. }
             | Event::BreakerClosed { .. }

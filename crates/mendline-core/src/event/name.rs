@@ -35,6 +35,7 @@ impl Event {
             Event::InternalRequestSent { .. } => "internal_request_sent",
             Event::InternalRequestFailed { .. } => "internal_request_failed",
             Event::ListChanged { .. } => "list_changed",
+            Event::ListChangeHidden { .. } => "list_change_hidden",
             Event::AnsweredFromCatalogue { .. } => "answered_from_catalogue",
             Event::ProvisionalAnswer { .. } => "provisional_answer",
             Event::HandshakeCompleted { .. } => "handshake_completed",

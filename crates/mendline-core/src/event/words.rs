@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mendline_wire::Method;
 
-use super::{Answered, Dropped, Event, LinkState, ToolName};
+use super::{Answered, Dropped, Event, HiddenChange, LinkState, ToolName};
 use crate::port::Change;
 
 impl fmt::Display for LinkState {
@@ -60,7 +60,15 @@ impl fmt::Display for Event {
             Event::InternalRequestFailed { method, why, .. } => {
                 write!(f, "internal request {} failed: {why}", name(method))
             }
-            Event::ListChanged { method, .. } => write!(f, "{} changed during the outage", name(method)),
+            Event::ListChanged { method, .. } => write!(f, "{} changed; the client is notified", name(method)),
+            Event::ListChangeHidden { method, why, .. } => {
+                let why = match why {
+                    HiddenChange::NoDifference => "the server reported a change, but nothing is different",
+                    HiddenChange::EntriesCameBack => "entries were missing for a short time",
+                    HiddenChange::OrderOnly => "only the order is different",
+                };
+                write!(f, "the client keeps its {}: {why}", name(method))
+            }
             Event::AnsweredFromCatalogue { method, stale, .. } => {
                 let how =
                     if *stale { "answered from the catalogue" } else { "answered from the catalogue, still fresh" };

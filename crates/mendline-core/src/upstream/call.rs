@@ -8,6 +8,7 @@ use mendline_wire::{Message, Method, Patch, Span, Spliced};
 use super::calls::Incident;
 use super::http::Stream;
 use super::internal::InternalRequest;
+use super::lists::ListKind;
 use super::outbox::ByteRange;
 use crate::config::{Timeouts, UpstreamConfig};
 use crate::cx::Cx;
@@ -248,6 +249,11 @@ impl Call {
     /// Returns whether this call is a subscription, which ends only on request.
     pub fn is_subscription(&self) -> bool {
         self.method() == Method::SubscriptionsListen
+    }
+
+    /// Returns whether this subscription covers the changes of a list.
+    pub fn wants_changes_of(&self, kind: ListKind) -> bool {
+        self.is_subscription() && self.message.get(&["notifications", kind.filter()]) == Some(b"true")
     }
 
     /// The deadline of its answer.

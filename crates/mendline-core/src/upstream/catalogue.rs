@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Message, Method, edit, meta};
 
+use super::lists::{ListKind, has_same_entries};
 use crate::defaults;
 use crate::list_cache::{CacheKey, Entry, ListCache};
 use crate::moment::Moment;
@@ -137,6 +138,19 @@ impl Catalogue {
         // An unchanged answer with a TTL is saved too, because its age matters.
         self.unsaved |= is_new || answer.find(&["ttlMs"]).is_some();
         self.put(Page { key, answer, age, at: now });
+    }
+
+    /// The list with the bytes and the order of the cached one, if it has the same entries: some servers list their
+    /// entries in random order. `None` if it is equal anyway, has other entries or several pages.
+    pub fn in_first_order(&self, key: &CacheKey, answer: &Message) -> Option<Message> {
+        let kind = ListKind::of(key.method).filter(|_| key.cursor.is_none())?;
+        let first = &self.page(key)?.answer;
+        let entries = first.get(&[kind.member()])?;
+        let has_pages = first.find(&["nextCursor"]).is_some() || answer.find(&["nextCursor"]).is_some();
+        if has_pages || answer.get(&[kind.member()])? == entries || !has_same_entries(kind, first, answer) {
+            return None;
+        }
+        Message::parse(edit::set_member(answer, &[], kind.member(), entries).to_bytes()).ok()
     }
 
     /// Loads a saved cache. Newer answers are kept.

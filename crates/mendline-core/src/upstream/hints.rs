@@ -14,6 +14,7 @@ use super::Upstream;
 use super::call::{AwaitedHints, Owner, State};
 use super::http::params;
 use super::internal::InternalRequest;
+use super::lists::ListKind;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Event;
@@ -158,7 +159,9 @@ impl Upstream {
     /// Handles a change of the tools: their hints are not valid any more.
     pub(super) fn tools_changed(&mut self, cx: &mut Cx<'_>) {
         self.tools.forget();
-        if !self.config.trust_hints || self.hints.timer.is_some() {
+        // Tools that the client has read are read again anyway.
+        let is_read = self.lists.of(ListKind::Tools).seen.is_some();
+        if !self.config.trust_hints || is_read || self.hints.timer.is_some() {
             return;
         }
         let soon = cx.now + defaults::HINTS_DELAY;

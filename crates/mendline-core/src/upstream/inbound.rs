@@ -70,8 +70,12 @@ impl Upstream {
                 if method == Method::ToolsListChanged {
                     self.tools_changed(cx);
                 }
-                self.invalidate_list(method);
-                self.handle_notice(message, cx);
+                match method {
+                    Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged => {
+                        self.list_change_reported(message, cx);
+                    }
+                    _ => self.handle_notice(message, cx),
+                }
             }
         }
     }
@@ -100,6 +104,7 @@ impl Upstream {
                 self.note_admitted();
                 let message = without_our_facts(&message).unwrap_or(message);
                 let message = self.empty_list(&call, &message).unwrap_or(message);
+                let message = self.keep_order(&call, &message, cx).unwrap_or(message);
                 let is_error = message.kind() == Kind::Error;
                 self.silence.note_answer(call.tool.as_ref(), cx.now.since(call.attempt_started));
                 if !is_error {
@@ -275,7 +280,7 @@ impl Upstream {
                     self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
                     self.note_hints(cx);
                 }
-                self.lists.learn(&call.message, answer);
+                self.lists.learn(&call.message, answer, call.attempt_started);
                 self.cache(&call.message, answer, cx);
                 self.session.learn(&call.message);
                 self.supersede(&call.message);
@@ -322,7 +327,7 @@ impl Upstream {
         }
     }
 
-    fn handle_notice(&mut self, message: Message, cx: &mut Cx<'_>) {
+    pub(super) fn handle_notice(&mut self, message: Message, cx: &mut Cx<'_>) {
         if let Some(at) = meta::subscription_id(&message) {
             let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
             let mut is_confirmed = None;
@@ -343,7 +348,7 @@ impl Upstream {
                 _ => self.drop_message(message.method(), Dropped::Late, cx),
             }
             if let Some(key) = is_confirmed {
-                self.notify_listener(key, cx);
+                self.notify_new_listener(key, cx);
             }
             return;
         }

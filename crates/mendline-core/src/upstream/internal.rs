@@ -15,7 +15,7 @@ use super::call::{Call, Owner};
 use super::exchange::{Exchange, Verdict};
 use super::http::Refusal;
 use super::link::EndedBy;
-use super::resync::ListKind;
+use super::lists::ListKind;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::event::{Event, LinkState};
@@ -123,10 +123,9 @@ impl Upstream {
                 self.restore_lost = true;
                 self.promote(cx);
             }
-            InternalRequest::List(_) => {
+            InternalRequest::List(kind) => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
-                // The changes are still unknown: the next answer starts another resync.
-                self.resync_due = true;
+                self.page_lost(kind);
             }
             InternalRequest::Ping => self.ping_missed(cx),
             InternalRequest::Confirm => self.confirmation_lost(cx),

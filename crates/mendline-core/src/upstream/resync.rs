@@ -1,189 +1,33 @@
-//! The resynchronisation of lists after an outage.
+//! The resynchronisation of lists, and the announcement of their changes.
 //!
 //! Notifications during an outage are lost, and a restarted server may have other tools. So after an outage every list
-//! that the client has read is read again. A changed list becomes a `list_changed`, a subscribed resource an `updated`.
-//! Only a checksum of a list is kept; the order of entries and the page boundaries do not matter.
+//! that the client has read is read again and compared. A list that was answered from the
+//! [catalogue](super::catalogue) counts as read before an outage: once the server is ready, it is compared with the
+//! live one.
 //!
-//! A list that was answered from the [catalogue](super::catalogue) counts as read before an outage: once the server is
-//! ready, it is compared with the live one.
+//! A change that the server reports is compared, too: reports are collected for a moment, the list is read, and the
+//! client is notified once, of a change only. Entries that are missing may come back, because a server that has just
+//! started registers its tools one after the other: such a list is read again for some seconds before it counts as
+//! changed. After an outage the client gets the cached list until then.
 //!
-//! In the modern era notifications come over the stream of a `subscriptions/listen`. When that stream is reopened after
-//! an outage, everything that it covers is reported as changed; this costs the client one read of each list.
-
-use std::hash::{DefaultHasher, Hash, Hasher};
+//! A changed list becomes a `list_changed`, a subscribed resource an `updated`. In the modern era notifications come
+//! over the stream of a `subscriptions/listen`. When that stream is reopened, the lists that it covers are compared;
+//! the resources that it covers, and lists that the client has not read, are reported as changed.
 
 use bytes::Bytes;
-use mendline_wire::{Kind, Message, Method, edit, meta};
+use mendline_wire::{Kind, Message, edit, meta};
 use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner};
 use super::internal::InternalRequest;
-use crate::cx::Cx;
+use super::lists::{ListKind, ReadAgain};
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::dispatch::ClientEvent;
-use crate::event::Event;
+use crate::event::{Event, HiddenChange};
+use crate::port::ClientId;
 use crate::slab::Key;
-
-/// A kind of list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListKind {
-    Tools,
-    Prompts,
-    Resources,
-    Templates,
-}
-
-impl ListKind {
-    const ALL: [ListKind; 4] = [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::Templates];
-
-    pub(super) fn of(method: Method) -> Option<ListKind> {
-        ListKind::ALL.into_iter().find(|kind| kind.method() == method)
-    }
-
-    fn method(self) -> Method {
-        match self {
-            ListKind::Tools => Method::ToolsList,
-            ListKind::Prompts => Method::PromptsList,
-            ListKind::Resources => Method::ResourcesList,
-            ListKind::Templates => Method::ResourcesTemplatesList,
-        }
-    }
-
-    /// The member of the answer that holds the entries.
-    pub(super) fn member(self) -> &'static str {
-        match self {
-            ListKind::Tools => "tools",
-            ListKind::Prompts => "prompts",
-            ListKind::Resources => "resources",
-            ListKind::Templates => "resourceTemplates",
-        }
-    }
-
-    /// The filter of a modern subscription for its changes.
-    fn filter(self) -> &'static str {
-        match self {
-            ListKind::Tools => "toolsListChanged",
-            ListKind::Prompts => "promptsListChanged",
-            ListKind::Resources | ListKind::Templates => "resourcesListChanged",
-        }
-    }
-
-    /// The notification of its changes.
-    fn changed(self) -> Method {
-        match self {
-            ListKind::Tools => Method::ToolsListChanged,
-            ListKind::Prompts => Method::PromptsListChanged,
-            ListKind::Resources | ListKind::Templates => Method::ResourcesListChanged,
-        }
-    }
-}
-
-/// The checksum of a list's pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
-    content: u64,
-    pages: u32,
-    /// Read before the outage.
-    is_old: bool,
-}
-
-impl Sum {
-    fn add(&mut self, kind: ListKind, page: &Message) {
-        self.pages += 1;
-        for entry in page.elements(&[kind.member()]) {
-            let mut hasher = DefaultHasher::new();
-            entry.raw().hash(&mut hasher);
-            self.content = self.content.wrapping_add(hasher.finish());
-        }
-    }
-}
-
-/// The lists as the client has read them, and as they were read again.
-#[derive(Debug, Default)]
-pub struct Lists {
-    seen: [Option<Sum>; 4],
-    read: [Sum; 4],
-    /// The pages after the cached page that was read first, with their cursors.
-    rest: [Vec<(String, Message)>; 4],
-    /// A modern client's request that was answered from the cache: it is needed to read the list again.
-    cached_requests: [Option<Message>; 4],
-    /// A change that no subscription covers yet.
-    unannounced: [bool; 4],
-}
-
-impl Lists {
-    /// Records a page that the client has read.
-    pub fn learn(&mut self, call: &Message, answer: &Message) {
-        let Some(kind) = ListKind::of(call.method()) else { return };
-        let goes_on = call.find(&["cursor"]).is_some();
-        if !goes_on {
-            self.rest[kind as usize].clear();
-            self.unannounced[kind as usize] = false;
-        }
-        if meta::is_modern(call) {
-            // The client has read the live list itself.
-            if !goes_on && self.cached_requests[kind as usize].take().is_some() {
-                self.seen[kind as usize] = None;
-            }
-            return;
-        }
-        self.add(kind, goes_on, answer);
-    }
-
-    /// Records a cached page that the client has read.
-    pub fn learn_from_cache(&mut self, kind: ListKind, call: &Message, answer: &Message) {
-        let goes_on = call.find(&["cursor"]).is_some();
-        if !goes_on {
-            self.cached_requests[kind as usize] = meta::is_modern(call).then(|| call.clone());
-        }
-        self.add(kind, goes_on, answer);
-        if let Some(seen) = &mut self.seen[kind as usize] {
-            seen.is_old = true;
-        }
-    }
-
-    fn add(&mut self, kind: ListKind, goes_on: bool, page: &Message) {
-        let seen = &mut self.seen[kind as usize];
-        match seen {
-            Some(sum) if goes_on => sum.add(kind, page),
-            _ => seen.insert(Sum::default()).add(kind, page),
-        }
-    }
-
-    /// Keeps the pages after the first cached page that the client has read.
-    pub fn hold_rest(&mut self, kind: ListKind, rest: Vec<(String, Message)>) {
-        self.rest[kind as usize] = rest;
-    }
-
-    /// The next page of the cached list that the client is reading: its cursors are invalid in the live list.
-    pub fn rest(&self, kind: ListKind, cursor: &str) -> Option<&Message> {
-        self.rest[kind as usize].iter().find(|(it, _)| it == cursor).map(|(_, page)| page)
-    }
-
-    /// Records a list that the client could not read.
-    pub fn note_missed(&mut self, kind: ListKind) {
-        self.seen[kind as usize].get_or_insert_default().is_old = true;
-    }
-
-    /// Marks all lists as read before an outage. Returns whether there are any.
-    pub fn age(&mut self) -> bool {
-        self.seen.iter_mut().flatten().for_each(|seen| seen.is_old = true);
-        self.seen.iter().any(Option::is_some)
-    }
-
-    /// Marks a list as compared.
-    fn compared(&mut self, kind: ListKind) {
-        if let Some(seen) = &mut self.seen[kind as usize] {
-            seen.is_old = false;
-        }
-    }
-
-    /// Clears everything for a new session.
-    pub fn clear(&mut self) {
-        *self = Lists::default();
-    }
-}
 
 impl Upstream {
     /// Starts to read the lists again after an outage.
@@ -203,21 +47,19 @@ impl Upstream {
         if !self.resync_due {
             return false;
         }
-        for kind in ListKind::ALL {
-            // The client has read the list since.
-            let is_old = self.lists.seen[kind as usize].is_some_and(|seen| seen.is_old);
-            if is_old && !self.runs(InternalRequest::List(kind)) {
-                self.lists.read[kind as usize] = Sum::default();
-                self.read_page(kind, None, cx);
-                return true;
-            }
+        let due = self.lists.due(cx.now).find(|kind| !self.runs(InternalRequest::List(*kind)));
+        if let Some(kind) = due {
+            let list = self.lists.of(kind);
+            (list.read_again, list.pages_read) = Default::default();
+            self.read_page(kind, None, cx);
+            return true;
         }
         self.resync_due = false;
         false
     }
 
     fn read_page(&mut self, kind: ListKind, cursor: Option<&[u8]>, cx: &mut Cx<'_>) {
-        if let Some(request) = self.lists.cached_requests[kind as usize].clone() {
+        if let Some(request) = self.lists.of(kind).request.clone() {
             let text = match cursor {
                 Some(cursor) => edit::set_member(&request, &[], "cursor", cursor).to_bytes(),
                 None => request.text().clone(),
@@ -241,85 +83,170 @@ impl Upstream {
 
     /// Handles a page that is read again. As many pages are read as the client has read.
     pub(super) fn page_read(&mut self, kind: ListKind, request: &Message, page: &Message, cx: &mut Cx<'_>) {
-        let Some(seen) = self.lists.seen[kind as usize] else { return };
         if page.kind() == Kind::Error {
             return self.page_unreadable(kind, cx);
         }
-        self.cache(request, page, cx);
-        let read = &mut self.lists.read[kind as usize];
-        read.add(kind, page);
-        let so_far = *read;
+        let list = self.lists.of(kind);
+        let Some(seen) = &list.seen else { return };
+        let most = seen.pages.min(defaults::LIST_PAGES);
+        list.read_again.add(kind, page);
+        list.pages_read.push((request.clone(), page.clone()));
+        let pages = list.read_again.pages;
         if kind == ListKind::Tools && self.config.trust_hints {
-            self.tools.learn(page, so_far.pages == 1);
+            self.tools.learn(page, pages == 1);
             self.note_hints(cx);
         }
         let more = page.get(&["nextCursor"]).filter(|cursor| cursor.starts_with(b"\""));
         match more {
-            Some(cursor) if so_far.pages < seen.pages.min(defaults::LIST_PAGES) => {
-                self.read_page(kind, Some(cursor), cx);
-            }
+            Some(cursor) if pages < most => self.read_page(kind, Some(cursor), cx),
             // Page boundaries may have moved; only the whole list is compared.
-            _ => {
-                self.lists.compared(kind);
-                if so_far.content != seen.content {
-                    self.notify_changed(kind, cx);
-                }
+            _ => self.compare(kind, cx),
+        }
+    }
+
+    /// Compares a list that was read again with the one that the client has read.
+    fn compare(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
+        let list = self.lists.of(kind);
+        let read = std::mem::take(&mut list.read_again);
+        let pages = std::mem::take(&mut list.pages_read);
+        let Some(seen) = &list.seen else { return };
+        // A list that the client could not read is reported even if it is empty.
+        let is_same = seen.has_same_entries(&read) && seen.pages > 0;
+        let is_reported = list.reported.as_ref().is_some_and(|reported| reported.has_same_entries(&read));
+        if !is_same && !is_reported && read.lacks_entries_of(seen) {
+            let since = *list.missing_since.get_or_insert(cx.now);
+            if cx.now < since + defaults::LIST_HOLD {
+                list.not_before = Some(cx.now + defaults::LIST_RECHECK);
+                return self.watch_lists(cx);
             }
         }
+        for (request, page) in pages {
+            self.cache(&request, &page, cx);
+        }
+        if is_same || is_reported {
+            return self.list_unchanged(kind, cx);
+        }
+        let list = self.lists.of(kind);
+        list.reported = Some(read);
+        list.settle();
+        self.notify_changed(kind, cx);
+    }
+
+    /// Handles a list that is the same as before.
+    fn list_unchanged(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
+        let list = self.lists.of(kind);
+        let was_missing = list.missing_since.is_some();
+        list.settle();
+        // Another list with the same notification may have changed.
+        let is_open = ListKind::reported_by(kind.changed()).any(|it| self.lists.of(it).due.is_some());
+        let notices = &mut self.lists.of(kind.reporting()).notices;
+        let was_reported = !is_open && notices.until.is_none() && !notices.take().is_empty();
+        if was_reported {
+            notices.quiet_until = Some(cx.now + defaults::LIST_CHANGES_PAUSE);
+        }
+        let why = match (was_missing, was_reported) {
+            (true, _) => HiddenChange::EntriesCameBack,
+            (false, true) => HiddenChange::NoDifference,
+            (false, false) => return,
+        };
+        cx.emit(Event::ListChangeHidden { upstream: self.id, method: kind.method(), why });
     }
 
     /// Handles a list that cannot be read: it has changed, unless it was empty.
     pub(super) fn page_unreadable(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
-        self.lists.compared(kind);
-        if self.lists.seen[kind as usize].is_some_and(|seen| seen.pages > 0) {
+        let list = self.lists.of(kind);
+        list.settle();
+        if list.seen.as_ref().is_some_and(|seen| seen.pages > 0) {
             self.notify_changed(kind, cx);
         }
     }
 
+    /// Handles a list that was not answered: the next answer starts another resynchronisation.
+    pub(super) fn page_lost(&mut self, kind: ListKind) {
+        self.lists.of(kind).is_unreadable = true;
+        self.resync_due = true;
+    }
+
+    /// Notifies the clients of a changed list: with the notifications of the server, if there are any.
     fn notify_changed(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
         cx.emit(Event::ListChanged { upstream: self.id, method: kind.method() });
-        if self.lists.cached_requests[kind as usize].is_some() {
-            self.lists.unannounced[kind as usize] = true;
-            for key in self.calls.keys_by_age() {
-                self.notify_listener(key, cx);
-            }
+        let notices = self.lists.of(kind.reporting()).notices.take();
+        if !notices.is_empty() {
+            return notices.into_iter().for_each(|notice| self.handle_notice(notice, cx));
+        }
+        if self.lists.of(kind).request.is_some() {
+            let listeners = self.calls.keys_by_age();
+            let told = listeners.into_iter().filter(|key| self.notify_listener(*key, kind, cx)).count();
+            self.lists.of(kind).unannounced = told == 0;
             return;
         }
         let name = kind.changed().name().unwrap_or_default();
         self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), cx);
     }
 
-    /// Notifies a modern client of changed lists that its subscription covers.
-    pub(super) fn notify_listener(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if !self.lists.unannounced.contains(&true) {
-            return;
+    /// Handles the server's notification that a list has changed: it is collected with others, if the client has read
+    /// such a list.
+    pub(super) fn list_change_reported(&mut self, notice: Message, cx: &mut Cx<'_>) {
+        for kind in ListKind::reported_by(notice.method()) {
+            self.catalogue.invalidate(kind.method());
         }
-        let Some(Call { owner: Owner::Client { client, request }, message: listen, confirmed: true, .. }) =
-            self.calls.get(key).filter(|call| call.is_subscription())
-        else {
-            return;
-        };
-        for kind in ListKind::ALL {
-            let is_wanted = listen.get(&["notifications", kind.filter()]) == Some(b"true");
-            if !is_wanted || !std::mem::take(&mut self.lists.unannounced[kind as usize]) {
+        let mut seen = ListKind::reported_by(notice.method()).filter(|kind| self.lists.of(*kind).seen.is_some());
+        let Some(kind) = seen.next() else { return self.handle_notice(notice, cx) };
+        self.lists.of(kind.reporting()).notices.add(notice, cx.now);
+        self.watch_lists(cx);
+    }
+
+    fn watch_lists(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.lists.timer);
+        if let Some(at) = self.lists.next() {
+            self.lists.timer = cx.timers.arm(at, Alarm::Lists(self.id));
+        }
+    }
+
+    /// Handles the timer of the lists.
+    pub fn handle_lists_timer(&mut self, cx: &mut Cx<'_>) {
+        self.lists.timer = None;
+        for reporting in ListKind::ALL {
+            let list = self.lists.of(reporting);
+            list.not_before = list.not_before.filter(|at| *at > cx.now);
+            let notices = &mut list.notices;
+            if notices.until.is_none_or(|until| until > cx.now) {
                 continue;
             }
-            let meta = json!({ meta::SUBSCRIPTION_ID: 0 });
-            let notice =
-                json!({ "jsonrpc": "2.0", "method": kind.changed().name(), "params": { "_meta": meta } }).to_string();
-            if let Ok(message) = Message::parse(Bytes::from(notice))
-                && let Some(at) = meta::subscription_id(&message)
-            {
-                cx.send_to_client(*client, ClientEvent::Notice { message, subscription: Some((*request, at)) });
+            notices.until = None;
+            for kind in ListKind::reported_by(reporting.changed()) {
+                let list = self.lists.of(kind);
+                list.due = list.due.max(list.seen.is_some().then_some(ReadAgain::Notified));
+            }
+        }
+        self.resync_due = true;
+        if self.is_open() {
+            self.resync_lists(cx);
+        }
+        self.watch_lists(cx);
+        self.advance_http(cx);
+    }
+
+    /// Notifies a modern client of the changes that no subscription has covered so far.
+    pub(super) fn notify_new_listener(&mut self, key: Key, cx: &mut Cx<'_>) {
+        for kind in ListKind::ALL {
+            if self.lists.of(kind).unannounced && self.notify_listener(key, kind, cx) {
+                self.lists.of(kind).unannounced = false;
             }
         }
     }
 
-    /// Marks the cached list as changed, after a notification of the server.
-    pub(super) fn invalidate_list(&mut self, notice: Method) {
-        for kind in ListKind::ALL.into_iter().filter(|kind| kind.changed() == notice) {
-            self.catalogue.invalidate(kind.method());
-        }
+    /// Notifies a modern client of a changed list, if this is its subscription. Returns whether it is.
+    fn notify_listener(&self, key: Key, kind: ListKind, cx: &mut Cx<'_>) -> bool {
+        let Some(Call { owner: Owner::Client { client, request }, confirmed: true, .. }) =
+            self.calls.get(key).filter(|call| call.is_subscription() && call.wants_changes_of(kind))
+        else {
+            return false;
+        };
+        let notice =
+            json!({ "jsonrpc": "2.0", "method": kind.changed().name(), "params": { "_meta": no_subscription() } });
+        send_to_subscription(*client, *request, &notice, cx);
+        true
     }
 
     /// Notifies the clients that a subscribed resource may have changed during the outage.
@@ -339,33 +266,50 @@ impl Upstream {
         }
     }
 
-    /// Reports everything that a reopened subscription covers as changed.
+    /// Handles a reopened subscription: notifications may be lost. The lists that the client has read are compared;
+    /// everything else that it covers is reported as changed.
     pub(super) fn notify_reopened(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let Some(Call { owner: Owner::Client { client, request }, message: listen, .. }) = self.calls.get(key) else {
-            return;
-        };
-        let meta = || json!({ meta::SUBSCRIPTION_ID: 0 });
+        let Some(call) = self.calls.get(key) else { return };
+        let Owner::Client { client, request } = call.owner else { return };
         let mut notices = Vec::new();
         for kind in [ListKind::Tools, ListKind::Prompts, ListKind::Resources] {
-            if listen.get(&["notifications", kind.filter()]) == Some(b"true") {
+            if !call.wants_changes_of(kind) {
+                continue;
+            }
+            let mut is_compared = false;
+            for kind in ListKind::reported_by(kind.changed()) {
+                is_compared |= self.lists.note_outage(kind);
+            }
+            if !is_compared {
                 let name = kind.changed().name();
-                notices.push(json!({ "jsonrpc": "2.0", "method": name, "params": { "_meta": meta() } }));
+                notices.push(json!({ "jsonrpc": "2.0", "method": name, "params": { "_meta": no_subscription() } }));
             }
         }
-        for uri in listen.elements(&["notifications", "resourceSubscriptions"]) {
+        for uri in call.message.elements(&["notifications", "resourceSubscriptions"]) {
             if let Some(uri) = uri.as_str() {
                 notices.push(json!({
-                    "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri, "_meta": meta() },
+                    "jsonrpc": "2.0", "method": "notifications/resources/updated",
+                    "params": { "uri": uri, "_meta": no_subscription() },
                 }));
             }
         }
-        let (client, request) = (*client, *request);
         for notice in notices {
-            if let Ok(message) = Message::parse(Bytes::from(notice.to_string()))
-                && let Some(at) = meta::subscription_id(&message)
-            {
-                cx.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
-            }
+            send_to_subscription(client, request, &notice, cx);
         }
+        self.resync_due = true;
+        self.resync_lists(cx);
+    }
+}
+
+/// The metadata of a subscription whose id is set later.
+fn no_subscription() -> serde_json::Value {
+    json!({ meta::SUBSCRIPTION_ID: 0 })
+}
+
+fn send_to_subscription(client: ClientId, request: Key, notice: &serde_json::Value, cx: &mut Cx<'_>) {
+    if let Ok(message) = Message::parse(Bytes::from(notice.to_string()))
+        && let Some(at) = meta::subscription_id(&message)
+    {
+        cx.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
     }
 }

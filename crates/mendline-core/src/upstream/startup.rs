@@ -31,12 +31,12 @@ use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::catalogue::{is_known_legacy, with_ttl};
 use super::internal::InternalRequest;
-use super::resync::ListKind;
+use super::lists::ListKind;
 use crate::config::Startup;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::dispatch::ClientEvent;
-use crate::event::Event;
+use crate::event::{Event, HiddenChange};
 use crate::list_cache::{CacheKey, ListCache, error_code};
 use crate::port::{ClientId, Output};
 use crate::reason::Reason;
@@ -197,7 +197,8 @@ impl Upstream {
         let left = page.map(|page| page.holds_for(cx.now)).unwrap_or_default();
         let holds = modern && is_ready && !left.is_zero() && continued.is_none();
         // A client that is reading the cached list reads it to its end.
-        let Some(answer) = continued.or(page.filter(|_| !is_ready || holds).map(|page| &page.answer)) else {
+        let is_cached = !is_ready || holds || kind.is_some_and(|kind| self.lists.is_held(kind));
+        let Some(answer) = continued.or(page.filter(|_| is_cached).map(|page| &page.answer)) else {
             return false;
         };
         let answer = match (modern, holds) {
@@ -242,10 +243,20 @@ impl Upstream {
 
     /// Caches an answer.
     pub(super) fn cache(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
-        if let Some(key) = self.catalogue.key(request).filter(|_| self.config.catalogue.cache) {
-            self.catalogue.learn(key, answer, cx.now);
+        if let Some(key) = self.catalogue.key(request) {
+            let ordered = self.catalogue.in_first_order(&key, answer);
+            self.catalogue.learn(key, ordered.as_ref().unwrap_or(answer), cx.now);
             self.save_soon(cx);
         }
+    }
+
+    /// A list with the entries that the client knows, in the order in which it read them first.
+    pub(super) fn keep_order(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) -> Option<Message> {
+        let method = call.method();
+        ListKind::of(method)?;
+        let ordered = self.catalogue.in_first_order(&self.catalogue.key(&call.message)?, answer)?;
+        cx.emit(Event::ListChangeHidden { upstream: self.id, method, why: HiddenChange::OrderOnly });
+        Some(ordered)
     }
 
     pub(super) fn cache_handshake(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
@@ -277,7 +288,7 @@ impl Upstream {
     }
 
     fn save_soon(&mut self, cx: &mut Cx<'_>) {
-        if self.catalogue.unsaved && self.catalogue.timer.is_none() {
+        if self.config.catalogue.cache && self.catalogue.unsaved && self.catalogue.timer.is_none() {
             let soon = cx.now + defaults::CACHE_AFTER;
             let at = self.catalogue.saved_at.map_or(soon, |saved_at| soon.max(saved_at + defaults::CACHE_PAUSE));
             self.catalogue.timer = cx.timers.arm(at, Alarm::Cache(self.id));
@@ -293,7 +304,7 @@ impl Upstream {
     /// Saves the catalogue if it has changed.
     pub(super) fn save_now(&mut self, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.catalogue.timer);
-        if std::mem::take(&mut self.catalogue.unsaved) {
+        if std::mem::take(&mut self.catalogue.unsaved) && self.config.catalogue.cache {
             self.catalogue.saved_at = Some(cx.now);
             cx.output(Output::Cache { upstream: self.id, what: self.catalogue.to_cache(cx.now) });
         }
