@@ -233,6 +233,20 @@ fn list_is_live_again_when_comparison_is_not_answered() {
     assert_eq!(list(&mut stage, &now), (now, true));
 }
 
+#[test]
+fn list_with_missing_tools_is_read_again_after_lost_comparison() {
+    let mut stage = initialized_with(|notes| notes.keep_alive = None);
+    request(&mut stage, "tools/list", &json!({}), &tools(&[ONE]));
+    restart(&mut stage);
+    stage.server_answers(&tools(&[]));
+    stage.advance(defaults::LIST_RECHECK);
+    assert_eq!(stage.server_reads().unwrap()["method"], "tools/list", "which is not answered");
+    stage.advance(defaults::HANDSHAKE);
+    stage.advance(defaults::LIST_RECHECK);
+    assert_eq!(stage.server_answers(&tools(&[]))["method"], "tools/list");
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/tools/list_changed");
+}
+
 // ---- the order of entries ----
 
 #[test]

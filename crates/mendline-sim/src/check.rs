@@ -32,6 +32,7 @@ mod port_contract_http;
 use std::fmt;
 
 use mendline_core::{Config, Moment};
+use mendline_wire::Method;
 
 use crate::fact::Fact;
 use crate::oracle::Oracle;
@@ -66,6 +67,11 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {}: {}", self.invariant, self.at, self.text)
     }
+}
+
+/// Returns whether this is a notification that a list has changed.
+pub(crate) fn is_list_change(method: Method) -> bool {
+    matches!(method, Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged)
 }
 
 /// Creates all checks of a world. (I15 compares two worlds and is in `run.rs`.)

@@ -113,6 +113,8 @@ pub enum Fact<'a> {
         by: Via,
         /// Its stamp.
         stamp: Stamp,
+        /// It reports a changed list, so it may be passed on later or not at all.
+        is_list_change: bool,
     },
     /// A server received a message that violates the protocol.
     ServerViolation {

@@ -110,7 +110,7 @@ impl fmt::Display for FactText<'_> {
             Fact::Accepted { by, key } => write!(f, "{by} took all of {}", name(key)),
             Fact::Read { by, key, .. } => write!(f, "{by} read {}", name(key)),
             Fact::Ran { by, key } => write!(f, "{by} ran {}", name(key)),
-            Fact::NoticeWritten { by, stamp } => write!(f, "{by} wrote notice {}", stamp.line),
+            Fact::NoticeWritten { by, stamp, .. } => write!(f, "{by} wrote notice {}", stamp.line),
             Fact::ServerViolation { by, text } => write!(f, "{by} {text}"),
             Fact::Reported { upstream, exchange, report } => {
                 write!(f, "{}: {report:?}", Via::Exchange(*upstream, *exchange))

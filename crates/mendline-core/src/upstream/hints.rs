@@ -7,7 +7,6 @@
 //!
 //! After a `list_changed` the tools are listed without a failure, too, unless the client does it within a second.
 
-use bytes::Bytes;
 use mendline_wire::{Kind, Message, Method, meta};
 
 use super::Upstream;
@@ -86,7 +85,7 @@ impl Upstream {
         let request = match call.filter(|call| meta::is_modern(&call.message)) {
             Some(call) => params::list_tools(&call.message, None),
             // Without a session only a modern request can be sent.
-            None if self.session.was_initialized() || call.is_some() => list_page(None),
+            None if self.session.was_initialized() || call.is_some() => params::in_session("tools/list", None),
             None => None,
         };
         self.hints.is_due = false;
@@ -116,7 +115,7 @@ impl Upstream {
                 let request = params::list_tools(request, Some(&cursor));
                 self.request_hints(request, cx);
             }
-            Some(cursor) => self.request_hints(list_page(Some(&cursor)), cx),
+            Some(cursor) => self.request_hints(params::in_session("tools/list", Some(&cursor)), cx),
             None => self.decide_by_hints(cx),
         }
     }
@@ -183,10 +182,4 @@ impl Upstream {
     pub(super) fn waits_for_hints(&mut self, key: Key, outcome: Outcome) -> bool {
         outcome == Outcome::Unknown && self.lacks_hints(key)
     }
-}
-
-/// A page of the tools in the current session.
-fn list_page(cursor: Option<&str>) -> Option<Message> {
-    let params = cursor.map_or_else(|| "{}".to_owned(), |cursor| serde_json::json!({ "cursor": cursor }).to_string());
-    Message::parse(Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{params}}}"#))).ok()
 }

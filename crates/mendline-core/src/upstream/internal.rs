@@ -125,7 +125,7 @@ impl Upstream {
             }
             InternalRequest::List(kind) => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
-                self.page_lost(kind);
+                self.page_lost(kind, cx);
             }
             InternalRequest::Ping => self.ping_missed(cx),
             InternalRequest::Confirm => self.confirmation_lost(cx),

@@ -15,11 +15,12 @@
 //! the resources that it covers, and lists that the client has not read, are reported as changed.
 
 use bytes::Bytes;
-use mendline_wire::{Kind, Message, edit, meta};
+use mendline_wire::{Kind, Message, meta};
 use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner};
+use super::http::params;
 use super::internal::InternalRequest;
 use super::lists::{ListKind, ReadAgain};
 use crate::cx::{Alarm, Cx};
@@ -58,26 +59,14 @@ impl Upstream {
         false
     }
 
-    fn read_page(&mut self, kind: ListKind, cursor: Option<&[u8]>, cx: &mut Cx<'_>) {
-        if let Some(request) = self.lists.of(kind).request.clone() {
-            let text = match cursor {
-                Some(cursor) => edit::set_member(&request, &[], "cursor", cursor).to_bytes(),
-                None => request.text().clone(),
-            };
-            if let Ok(message) = Message::parse(text) {
-                self.send_internal(InternalRequest::List(kind), message, cx);
-            }
-            return;
-        }
-        let name = kind.method().name().unwrap_or_default();
-        let mut text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{name}","params":{{"#).into_bytes();
-        if let Some(cursor) = cursor {
-            text.extend_from_slice(br#""cursor":"#);
-            text.extend_from_slice(cursor);
-        }
-        text.extend_from_slice(b"}}");
-        if let Ok(message) = Message::parse(Bytes::from(text)) {
-            self.send_internal(InternalRequest::List(kind), message, cx);
+    fn read_page(&mut self, kind: ListKind, cursor: Option<&str>, cx: &mut Cx<'_>) {
+        let method = kind.method().name().unwrap_or_default();
+        let request = match &self.lists.of(kind).request {
+            Some(request) => params::with_meta_of(request, method, cursor),
+            None => params::in_session(method, cursor),
+        };
+        if let Some(request) = request {
+            self.send_internal(InternalRequest::List(kind), request, cx);
         }
     }
 
@@ -96,9 +85,8 @@ impl Upstream {
             self.tools.learn(page, pages == 1);
             self.note_hints(cx);
         }
-        let more = page.get(&["nextCursor"]).filter(|cursor| cursor.starts_with(b"\""));
-        match more {
-            Some(cursor) if pages < most => self.read_page(kind, Some(cursor), cx),
+        match page.get_str(&["nextCursor"]) {
+            Some(cursor) if pages < most => self.read_page(kind, Some(&cursor), cx),
             // Page boundaries may have moved; only the whole list is compared.
             _ => self.compare(kind, cx),
         }
@@ -161,9 +149,15 @@ impl Upstream {
         }
     }
 
-    /// Handles a list that was not answered: the next answer starts another resynchronisation.
-    pub(super) fn page_lost(&mut self, kind: ListKind) {
-        self.lists.of(kind).is_unreadable = true;
+    /// Handles a list that was not answered: the next answer starts another resynchronisation. A list with missing
+    /// entries is read again without one.
+    pub(super) fn page_lost(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
+        let list = self.lists.of(kind);
+        list.is_unreadable = true;
+        if list.missing_since.is_some() {
+            list.not_before = Some(cx.now + defaults::LIST_RECHECK);
+            self.watch_lists(cx);
+        }
         self.resync_due = true;
     }
 

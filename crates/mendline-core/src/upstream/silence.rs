@@ -109,7 +109,7 @@ impl Upstream {
         let refuses_pings = self.http.as_ref().is_some_and(Http::refuses_pings);
         let request = match (is_modern, refuses_pings) {
             (true, _) => params::with_meta_of(&call.message, "server/discover", None),
-            (false, true) => params::list_tools_in_session(),
+            (false, true) => params::in_session("tools/list", None),
             (false, false) => ping(),
         };
         match request {

@@ -3,16 +3,16 @@
 //! Every message of a server carries a stamp (child and line). At its client the stamps must increase. Over HTTP
 //! several streams are concurrent, so the order is that in which the engine received the messages, except for errors
 //! about a session: they wait for a ping, and nothing waits for them. Notifications that were written and not delivered
-//! must be matched by reported drops, unless the client disconnected or they were in transit when the world ended. In
-//! the other direction, a server records a violation for a message out of order: a call before the handshake is
+//! must be matched by reported drops, unless the client disconnected or they were in transit when the world ended.
+//! Reports of changed lists are collected, so they come once, at any time, or not at all: see I19. In the other direction, a server records a violation for a message out of order: a call before the handshake is
 //! complete, a repeated id, a cancellation of an unknown request, an answer to an unknown request. The progress of one
 //! request only increases, including progress that Mendline reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mendline_core::{ClientId, Moment};
 
-use super::Check;
+use super::{Check, is_list_change};
 use crate::fact::{Fact, Stamp};
 use crate::machine::EventKind;
 use crate::oracle::{Key, Oracle, Verdict};
@@ -31,6 +31,8 @@ pub(super) struct Order {
     delivered: BTreeMap<(usize, Stamp), u64>,
     last_delivered: BTreeMap<ClientId, u64>,
     notices: Vec<Notices>,
+    /// Reports of changed lists, which are collected and may be passed on later, but once.
+    list_changes: BTreeSet<(ClientId, Stamp)>,
     upstream_of: BTreeMap<ClientId, usize>,
     /// The last progress value of each request.
     progress: BTreeMap<Key, f64>,
@@ -43,6 +45,7 @@ impl Order {
             delivered: BTreeMap::new(),
             last_delivered: BTreeMap::new(),
             notices: vec![Notices::default(); upstreams],
+            list_changes: BTreeSet::new(),
             upstream_of: BTreeMap::new(),
             progress: BTreeMap::new(),
         }
@@ -94,10 +97,16 @@ impl Check for Order {
                 // A repeated message keeps its first position, because it may be forwarded once.
                 self.delivered.entry((*upstream, *stamp)).or_insert(index);
             }
+            Fact::NoticeWritten { is_list_change: true, .. } => {}
             Fact::NoticeWritten { by, .. } => self.notices[by.upstream()].written += 1,
             Fact::Emitted(event) => {
                 if let (Some(upstream), EventKind::Dropped(_)) = (event.upstream, &event.kind) {
                     self.notices[upstream].dropped += 1;
+                }
+            }
+            Fact::NotificationRead { client, message, stamp: Some(stamp) } if is_list_change(message.method()) => {
+                if !self.list_changes.insert((*client, *stamp)) {
+                    return Err(format!("client {} read {stamp:?} twice", client.0));
                 }
             }
             Fact::NotificationRead { client, stamp, .. } => {

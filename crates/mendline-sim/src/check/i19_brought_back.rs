@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mendline_core::{ClientId, Moment};
 use mendline_wire::{Kind, Message, Method};
 
-use super::Check;
+use super::{Check, is_list_change};
 use crate::client::ExpectedState;
 use crate::fact::{Fact, Via};
 use crate::oracle::{Key, Oracle, Verdict};
@@ -32,10 +32,6 @@ pub(super) struct BroughtBack {
 
 fn is_list(method: Method) -> bool {
     matches!(method, Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourcesTemplatesList)
-}
-
-fn is_change(method: Method) -> bool {
-    matches!(method, Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged)
 }
 
 fn compare(client: ClientId, expected: &ExpectedState, state: &SessionState, edition: u32) -> Result<(), String> {
@@ -110,7 +106,7 @@ impl Check for BroughtBack {
             Fact::Received { by, message: None } => {
                 self.changed.insert(by.upstream());
             }
-            Fact::NotificationRead { client, message, stamp: None } if is_change(message.method()) => {
+            Fact::NotificationRead { client, message, stamp: None } if is_list_change(message.method()) => {
                 let upstream = self.upstream_of.get(client).copied().unwrap_or_default();
                 if !self.modern.contains(client) && !self.changed.contains(&upstream) {
                     return Err(format!(

@@ -143,7 +143,8 @@ impl World {
                     self.child_writes(link, line);
                 }
                 Action::Notify(_, line, stamp) => {
-                    self.record(&Fact::NoticeWritten { by: Via::Child(link), stamp });
+                    let is_list_change = String::from_utf8_lossy(&line).contains("list_changed");
+                    self.record(&Fact::NoticeWritten { by: Via::Child(link), stamp, is_list_change });
                     self.child_writes(link, line);
                 }
                 Action::Answer(_, line, key, body) => {

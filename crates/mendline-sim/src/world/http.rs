@@ -15,6 +15,7 @@ use mendline_wire::{
 };
 
 use super::World;
+use crate::check::is_list_change;
 use crate::client::stamp_of;
 use crate::clock::Due;
 use crate::exchange::{Exchange, Part, PendingRequest, Phase, Request};
@@ -228,7 +229,8 @@ impl World {
         let Some(stamp) = stamp_of(message) else { return };
         self.record(&Fact::Delivered { upstream, stamp });
         if is_notice(message) {
-            self.record(&Fact::NoticeWritten { by: Via::Exchange(upstream, id), stamp });
+            let is_list_change = is_list_change(message.method());
+            self.record(&Fact::NoticeWritten { by: Via::Exchange(upstream, id), stamp, is_list_change });
         }
     }
 

@@ -133,7 +133,7 @@ impl Upstream {
         let request = match (&self.availability.discover, self.availability.step) {
             (Some(discover), ProbeStep::First) if is_modern => Some(discover.clone()),
             (Some(discover), _) if is_modern => params::list_tools(discover, None),
-            _ if refuses_pings => params::list_tools_in_session(),
+            _ if refuses_pings => params::in_session("tools/list", None),
             _ => ping(),
         };
         self.availability.probed = Some(cx.now);

@@ -172,10 +172,11 @@ impl Upstream {
     }
 }
 
-/// A `tools/list` in the current session.
-pub fn list_tools_in_session() -> Option<Message> {
-    const LIST: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{}}"#;
-    Message::parse(Bytes::from_static(LIST)).ok()
+/// A list in the current session.
+pub fn in_session(method: &str, cursor: Option<&str>) -> Option<Message> {
+    let params = cursor.map(|cursor| format!(r#""cursor":{}"#, quote(cursor))).unwrap_or_default();
+    let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{{{params}}}}}"#);
+    Message::parse(Bytes::from(text)).ok()
 }
 
 /// A `tools/list` with the metadata of this call.
