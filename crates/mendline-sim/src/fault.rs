@@ -94,6 +94,7 @@ mod t14_reset_mid_body;
 mod t15_eof_without_response;
 mod t16_half_open_silence;
 mod t16_silence;
+mod t16_swallowed_request;
 mod t17_partition_one_way;
 mod t18_partition_two_way;
 mod t22_limit_data;
@@ -312,6 +313,9 @@ pub const LIMITS_HTTP: &[&dyn Fault] = &[
     &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
+/// Faults of HTTP servers in worlds with silent calls.
+pub const SILENT_HTTP: &[&dyn Fault] = &[&t16_swallowed_request::SwallowedRequest];
+
 /// Returns every fault; some occur more than once.
 pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
     CHILD
@@ -321,6 +325,7 @@ pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
         .chain(RECOVERY_HTTP)
         .chain(LIMITS_CHILD)
         .chain(LIMITS_HTTP)
+        .chain(SILENT_HTTP)
         .copied()
 }
 

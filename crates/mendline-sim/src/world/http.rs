@@ -87,8 +87,15 @@ impl World {
         if exchange.phase != Phase::Sending || exchange.is_closed() {
             return;
         }
-        let Some(site) = &self.hosts[exchange.upstream].site else { return };
+        let Some(site) = &mut self.hosts[exchange.upstream].site else { return };
         let left = exchange.unaccepted();
+        let message = exchange.pending.as_ref().and_then(|pending| pending.message.as_ref());
+        if site.faults.swallows_next && message.is_some_and(|message| message.kind() == Kind::Request) {
+            site.faults.swallows_next = false;
+            exchange.accept(left);
+            exchange.stalled = true;
+            return self.all_sent(id, false);
+        }
         if let Some(chance) = site.faults.silent {
             // The operating system accepts everything; the peer receives nothing.
             exchange.accept(left);
