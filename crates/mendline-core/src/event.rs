@@ -327,6 +327,12 @@ pub enum Event {
         tool: Option<ToolName>,
         silent_for: Duration,
     },
+    /// Progress came for a call that was reported as silent.
+    SilenceEnded {
+        upstream: UpstreamId,
+        call: u64,
+        tool: Option<ToolName>,
+    },
     /// The attempt was not sent; the call waits.
     CallReturned {
         upstream: UpstreamId,
@@ -467,6 +473,7 @@ impl Event {
             | Event::VerdictAwaited { upstream, .. }
             | Event::HintsAwaited { upstream, .. }
             | Event::CallSilent { upstream, .. }
+            | Event::SilenceEnded { upstream, .. }
             | Event::ReconnectRequested { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }

@@ -120,6 +120,8 @@ pub struct UpstreamState {
     pub open: u64,
     /// Open calls that are sent.
     pub out: u64,
+    /// Open calls that were reported as silent.
+    pub silent: u64,
     /// Dropped messages.
     pub dropped: u64,
     /// The state of its breaker.
@@ -134,6 +136,8 @@ pub struct UpstreamState {
     pub own_open: u64,
     /// Calls that are sent, by the engine.
     pub own_out: u64,
+    /// Calls that were reported as silent, by the engine.
+    pub own_silent: u64,
 }
 
 /// Number of items that an engine holds.

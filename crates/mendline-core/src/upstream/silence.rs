@@ -77,6 +77,17 @@ impl Upstream {
         }
     }
 
+    /// Handles a sign of life of a call.
+    pub(super) fn end_silence(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get_mut(key).filter(|call| call.is_silent) else { return };
+        if matches!(call.state, State::Sent(_)) {
+            cx.emit(Event::SilenceEnded { upstream: self.id, call: call.name, tool: call.tool.clone() });
+        }
+        (call.is_silent, call.renewed) = (false, cx.now);
+        self.disarm(key, cx);
+        self.arm(key, cx);
+    }
+
     /// Returns whether a silent call may be sent once more.
     fn may_be_repeated(&self, key: Key) -> bool {
         let Some(call) = self.calls.get(key) else { return false };

@@ -77,6 +77,7 @@ macro_rules! adapter {
                         link: folded.map_or("Idle", |it| state(it.link)),
                         open: folded.map_or(0, |it| it.open),
                         out: folded.map_or(0, |it| it.out),
+                        silent: folded.map_or(0, |it| it.silent.len() as u64),
                         dropped: folded.map_or(0, |it| it.dropped),
                         breaker: folded.map_or("Closed", |it| breaker_state(it.breaker.state)),
                         flows: folded.is_none_or(|it| {
@@ -86,6 +87,7 @@ macro_rules! adapter {
                         own_link: self.engine.link_state(id).map_or("Idle", state),
                         own_open: self.engine.open_calls(id) as u64,
                         own_out: self.engine.calls_out(id) as u64,
+                        own_silent: self.engine.silent_calls(id) as u64,
                     }
                 }
             }
