@@ -2,7 +2,9 @@
 //!
 //! A waiting call with a progress token receives "reconnecting, attempt 3 of 10" as progress. A client
 //! receives a log message when the server is lost, one when it is parked, and one when it is back, from the level
-//! `warning` up or from the level that it has set.
+//! `warning` up or from the level that it has set. The last one has the level of the message before it, so that a
+//! client that is told of the loss is told of its end, too. In the modern era a client gets log messages only within a
+//! request that asks for them, so it gets none of these.
 
 use serde_json::json;
 
@@ -61,7 +63,10 @@ impl Upstream {
                 let words = format!("the server {name:?} keeps failing ({why}); it is parked and probed rarely");
                 self.send_log("error", &words, cx);
             }
-            Announcement::Connected => self.send_log("info", &format!("the server {name:?} is back"), cx),
+            Announcement::Connected => {
+                let level = if before == Announcement::Parked { "error" } else { "warning" };
+                self.send_log(level, &format!("the server {name:?} is back"), cx);
+            }
         }
     }
 
@@ -85,7 +90,8 @@ impl Upstream {
             .log_level()
             .map_or_else(|| rank("warning"), |least| rank(&least))
             .is_some_and(|least| rank(level) >= Some(least));
-        if !is_wanted {
+        // Only the legacy era has a handshake.
+        if !is_wanted || !self.session.was_initialized() {
             return;
         }
         let notice = json!({
