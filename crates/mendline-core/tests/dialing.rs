@@ -282,6 +282,12 @@ fn client_gets_log_messages_from_its_level_up() {
         stage.advance(defaults::MAX_RETRIES_DELAY);
         stage.die(0);
         assert_eq!(stage.state(), LinkState::Parked);
+        for _ in 0..3 {
+            stage.advance(defaults::PARKED_PROBE);
+            stage.accept_dial();
+            stage.die(0);
+            assert_eq!(stage.state(), LinkState::Parked, "it is reported only once");
+        }
         stage.advance(defaults::PARKED_PROBE);
         stage.accept_dial();
         stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
