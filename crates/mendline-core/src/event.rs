@@ -16,7 +16,7 @@ use mendline_wire::Method;
 
 use crate::config::RateLimit;
 use crate::evidence::Outcome;
-use crate::port::{Change, ClientId, LinkId, UpstreamId};
+use crate::port::{ClientId, LinkId, UpstreamId};
 use crate::reason::{ConnectivityChange, Reason, RefusalReason, SpawnError};
 use crate::words::Cause;
 
@@ -52,6 +52,15 @@ pub enum Over {
     Http,
     /// HTTP+SSE of revision 2024-11-05.
     Sse,
+}
+
+/// The replacement of a server whose target has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Replacement {
+    /// It happens now: no call is in flight, or the server needs a login and the change may be another credential.
+    AtOnce,
+    /// It happens as soon as no call is in flight.
+    WhenIdle,
 }
 
 /// The reason why a message was dropped.
@@ -144,7 +153,8 @@ pub enum Event {
     },
     Reconfigured {
         upstream: UpstreamId,
-        change: Change,
+        /// The replacement of the server, if its target has changed.
+        replacement: Option<Replacement>,
         /// The new rate limit.
         rate_limit: Option<RateLimit>,
         place: String,
