@@ -6,11 +6,13 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::defaults;
+use mendline_core::config::{Dialect, RateLimit, ToolPolicy};
 use mendline_core::event::Event;
+use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Content, ExchangeEnd, Reuse};
 use mendline_core::reason::CutReason;
 use mendline_core::status::Status;
+use mendline_core::{UpstreamConfig, defaults};
 use stage::http::{NOTES, SentRequest, Stage, call, outcome};
 
 const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#;
@@ -148,6 +150,24 @@ fn r12_repeated_read_without_answer_is_reported_again() {
     stage.advance(defaults::SILENCE);
     assert_eq!(silent(&stage).len(), 1);
     assert!(stage.seen.is_empty(), "it is sent once more only");
+}
+
+#[test]
+fn r12_silent_read_is_repeated_within_rate_of_its_tool() {
+    let rate_limit = Some(RateLimit { burst: 1, per_second: 1.0 / 45.0 });
+    let look = ToolPolicy { effect: Some(Effect::Read), rate_limit, ..ToolPolicy::default() };
+    let change = |notes: &mut UpstreamConfig| {
+        (notes.keep_alive, notes.tools) = (None, [("look".to_owned(), look)].into());
+    };
+    let mut stage = Stage::with(Dialect::Auto, change).initialize_session();
+    stage.client_sends(&call(1, "look"));
+    let (begin, mut calls) = (stage.now, Vec::new());
+    stage.run(Duration::from_secs(60), |stage, seen| match seen.method().as_str() {
+        "tools/call" => calls.push(stage.now.since(begin)),
+        _ => stage.serve(seen),
+    });
+    let [first, second] = calls[..] else { panic!("it is sent once more: {calls:?}") };
+    assert!(first < Duration::from_secs(1) && second >= Duration::from_secs(45), "{calls:?}");
 }
 
 #[test]
