@@ -93,8 +93,12 @@ pub enum EventKind {
     Opened(Option<String>, Duration),
     /// A breaker is half open.
     HalfOpened(Option<String>),
-    /// A call is sent again. True if this is an incident of the call alone.
-    Retried(bool),
+    /// This call is sent again. True if this is an incident of the call alone.
+    Retried(u64, bool),
+    /// This call was sent and waits again: for its place, or for a decision about it.
+    Held(u64),
+    /// This call was reported as silent.
+    Silent(u64),
     /// An incident that can affect several calls: a verdict about the server.
     Verdict,
     /// The operator isolated the upstream.

@@ -117,7 +117,7 @@ fn swallow(proxy: &Proxy, send: impl FnOnce()) {
     let before = proxy.counts().up.lost;
     send();
     eventually("the request is swallowed", SOON, || proxy.counts().up.lost > before);
-    toxics.map(|toxic| proxy.remove(toxic));
+    toxics.into_iter().for_each(|toxic| _ = proxy.remove(toxic));
 }
 
 /// The read takes as long as a call may be silent: thirty seconds, which no setting changes.

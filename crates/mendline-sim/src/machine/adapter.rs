@@ -366,10 +366,15 @@ macro_rules! adapter {
                         EventKind::Accepted(*call, tool.as_ref().map(|tool| tool.as_str().to_owned()))
                     }
                     Event::AttemptStarted { call, .. } => EventKind::Sent(*call),
-                    Event::CallRetried { outcome, why, .. } => {
+                    Event::CallRetried { call, outcome, why, .. } => {
                         let is_answered = *outcome == core::evidence::Outcome::Answered;
-                        EventKind::Retried(is_answered || matches!(why.name(), "unreadable" | "stream_refused"))
+                        let is_own = matches!(why.name(), "unreadable" | "stream_refused" | "timed_out");
+                        EventKind::Retried(*call, is_answered || is_own)
                     }
+                    Event::CallReturned { call, .. }
+                    | Event::VerdictAwaited { call, .. }
+                    | Event::HintsAwaited { call, .. } => EventKind::Held(*call),
+                    Event::CallSilent { call, .. } => EventKind::Silent(*call),
                     Event::VerdictReached { .. } => EventKind::Verdict,
                     Event::Isolated { .. } => EventKind::Isolated,
                     Event::Resumed { .. } => EventKind::Resumed,

@@ -216,6 +216,7 @@ impl World {
             let record = self.oracle.of_mut(key);
             record.refused += u32::from(exchange.refuses);
             record.overloaded += u32::from(exchange.overloaded);
+            record.harmless += u32::from(exchange.harmless);
             record.reported_session_lost += u32::from(exchange.reports_session_lost);
             record.whole -= u32::from(exchange.misdirected);
         }
