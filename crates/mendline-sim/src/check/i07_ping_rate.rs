@@ -14,6 +14,7 @@ use mendline_wire::{Id, Kind, Message, Method};
 
 use super::Check;
 use crate::fact::{Fact, Via};
+use crate::machine::EventKind;
 use crate::oracle::{Key, Oracle};
 
 /// A second between two pings, less the time that the first one may wait for the pipe.
@@ -43,7 +44,9 @@ impl ChildPings {
     }
 
     fn ping(&mut self, message: &Message, timeout: Duration, now: Moment, oracle: &Oracle) -> Result<(), String> {
-        if self.last.replace(now).is_some_and(|last| now - last < SHORTEST) {
+        // A ping that the silence held back is followed by the next one at the usual time.
+        let was_queued = self.broken_silence.is_some_and(|at| now - at < timeout);
+        if self.last.replace(now).is_some_and(|last| now - last < SHORTEST) && !was_queued {
             return Err("a child was pinged twice within a second".into());
         }
         let is_out = |key: &Key| {
@@ -51,7 +54,6 @@ impl ChildPings {
             let due = record.due();
             record.is_open() && !record.twin && !oracle.is_gone(record.client) && due.is_some_and(|due| now < due)
         };
-        let was_queued = self.broken_silence.is_some_and(|at| now - at < timeout);
         let has_overdue = was_queued || self.has_overdue(now, oracle);
         if let Some((key, _)) = self.out.values().find(|(key, _)| is_out(key)).filter(|_| !has_overdue) {
             let record = oracle.of(*key);
@@ -125,7 +127,9 @@ impl Check for PingRate {
                 }
                 Ok(())
             }
-            Fact::Emitted(event) if event.reason == Some("unresponsive") => {
+            Fact::Emitted(event)
+                if event.reason == Some("unresponsive") && matches!(event.kind, EventKind::Moved(..)) =>
+            {
                 let Some(upstream) = event.upstream else { return Ok(()) };
                 let mut children = self.children.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
                 let is_responsive = |child: &ChildPings| {
