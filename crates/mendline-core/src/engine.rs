@@ -280,6 +280,11 @@ impl Engine {
         self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::calls_out)
     }
 
+    /// Of these, the calls that were reported as silent.
+    pub fn silent_calls(&self, upstream: UpstreamId) -> usize {
+        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::silent_calls)
+    }
+
     /// The sizes of all queues, for tests of their bounds.
     pub fn load(&self) -> Load {
         Load {

@@ -16,7 +16,7 @@ use mendline_wire::Method;
 
 use crate::config::RateLimit;
 use crate::evidence::Outcome;
-use crate::port::{Change, ClientId, LinkId, UpstreamId};
+use crate::port::{ClientId, LinkId, UpstreamId};
 use crate::reason::{ConnectivityChange, Reason, RefusalReason, SpawnError};
 use crate::words::Cause;
 
@@ -63,6 +63,15 @@ pub enum HiddenChange {
     EntriesCameBack,
     /// Only the order of entries or of their members is different.
     OrderOnly,
+}
+
+/// The replacement of a server whose target has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Replacement {
+    /// It happens now: no call is in flight, or the server needs a login and the change may be another credential.
+    AtOnce,
+    /// It happens as soon as no call is in flight.
+    WhenIdle,
 }
 
 /// The reason why a message was dropped.
@@ -155,7 +164,8 @@ pub enum Event {
     },
     Reconfigured {
         upstream: UpstreamId,
-        change: Change,
+        /// The replacement of the server, if its target has changed.
+        replacement: Option<Replacement>,
         /// The new rate limit.
         rate_limit: Option<RateLimit>,
         place: String,
@@ -344,6 +354,12 @@ pub enum Event {
         tool: Option<ToolName>,
         silent_for: Duration,
     },
+    /// Progress came for a call that was reported as silent.
+    SilenceEnded {
+        upstream: UpstreamId,
+        call: u64,
+        tool: Option<ToolName>,
+    },
     /// The attempt was not sent; the call waits.
     CallReturned {
         upstream: UpstreamId,
@@ -484,6 +500,7 @@ impl Event {
             | Event::VerdictAwaited { upstream, .. }
             | Event::HintsAwaited { upstream, .. }
             | Event::CallSilent { upstream, .. }
+            | Event::SilenceEnded { upstream, .. }
             | Event::ReconnectRequested { upstream }
             | Event::ClientOpened { upstream, .. }
             | Event::ClientNamed { upstream, .. }

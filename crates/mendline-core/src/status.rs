@@ -14,7 +14,7 @@ use std::time::Duration;
 use mendline_wire::Method;
 
 use crate::config::RateLimit;
-use crate::event::{Answered, Event, LinkState, Over};
+use crate::event::{Answered, Event, LinkState, Over, ToolName};
 use crate::evidence::Outcome;
 use crate::histogram::Histogram;
 use crate::policy::breaker::BreakerState;
@@ -68,6 +68,8 @@ pub struct UpstreamStatus {
     pub open: u64,
     /// Of those, the sent ones.
     pub out: u64,
+    /// Of those, the ones without a byte for a long time, by their numbers.
+    pub silent: BTreeMap<u64, SilentCall>,
     /// Requests that were answered from the cache or provisionally.
     pub early: u64,
     /// Attempts beyond the first.
@@ -107,6 +109,17 @@ pub struct Counts {
     pub unknown: u64,
     /// Mendline did not accept it.
     pub rejected: u64,
+}
+
+/// A call that has had no byte for a long time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SilentCall {
+    /// Its method.
+    pub method: Method,
+    /// Its tool.
+    pub tool: Option<ToolName>,
+    /// The duration of the silence when it was reported.
+    pub silent_for: Duration,
 }
 
 /// The last error of an upstream.
@@ -177,7 +190,8 @@ impl UpstreamStatus {
         match event {
             Event::CallAccepted { .. } => self.open += 1,
             Event::AttemptStarted { .. } => self.out += 1,
-            Event::CallAnswered { method, result, attempt_took, .. } => {
+            Event::CallAnswered { call, method, result, attempt_took, .. } => {
+                self.silent.remove(call);
                 self.end(true);
                 let counts = self.counts(*method);
                 match result {
@@ -196,7 +210,8 @@ impl UpstreamStatus {
                 self.end(*was_out);
                 self.early += 1;
             }
-            Event::CallFailed { method, outcome, cause, was_out, why, .. } => {
+            Event::CallFailed { call, method, outcome, cause, was_out, why, .. } => {
+                self.silent.remove(call);
                 self.end(*was_out);
                 let counts = self.counts(*method);
                 match outcome {
@@ -208,18 +223,29 @@ impl UpstreamStatus {
                 }
                 self.last_error = Some(LastError { cause: Some(*cause), why: why.clone() });
             }
-            Event::CallCancelled { was_out, .. } | Event::CallAbandoned { was_out, .. } => {
+            Event::CallCancelled { call, was_out, .. } | Event::CallAbandoned { call, was_out, .. } => {
+                self.silent.remove(call);
                 self.end(*was_out);
                 self.cancelled += 1;
             }
-            Event::CallRetried { was_out, .. } => {
+            Event::CallRetried { call, was_out, .. } => {
+                self.silent.remove(call);
                 self.out -= u64::from(*was_out);
                 self.retried += 1;
             }
-            Event::VerdictAwaited { was_out, .. } | Event::HintsAwaited { was_out, .. } => {
-                self.out -= u64::from(*was_out)
+            Event::VerdictAwaited { call, was_out, .. } | Event::HintsAwaited { call, was_out, .. } => {
+                self.silent.remove(call);
+                self.out -= u64::from(*was_out);
             }
-            Event::CallReturned { .. } => self.out -= 1,
+            Event::CallReturned { call, .. } => {
+                self.silent.remove(call);
+                self.out -= 1;
+            }
+            Event::CallSilent { call, method, tool, silent_for, .. } => {
+                let silent = SilentCall { method: *method, tool: tool.clone(), silent_for: *silent_for };
+                self.silent.insert(*call, silent);
+            }
+            Event::SilenceEnded { call, .. } => drop(self.silent.remove(call)),
             Event::LoginAccepted { .. } => self.needs_login = None,
             Event::PingAnswered { .. } => self.early += 1,
             Event::CallRejected { method, .. } => {

@@ -274,6 +274,19 @@ fn waiting_calls_of_one_tool_are_limited() {
 }
 
 #[test]
+fn waiting_calls_of_one_tool_are_limited_while_server_is_away() {
+    let mut stage = with_tool(ToolPolicy { waiting: Some(2), ..ToolPolicy::default() });
+    stage.die(stage.written);
+    for id in ["1", "2", "3"] {
+        stage.client_sends(&call(id, "slow"));
+    }
+    stage.client_sends(&call("4", "create_note"));
+    let answer = stage.client_reads().expect("it cannot wait");
+    assert_eq!((&answer["id"], cause(&answer)), (&json!(3), "overloaded"));
+    assert_eq!(stage.client_reads(), None, "the others wait");
+}
+
+#[test]
 fn rate_limit_of_tool_paces_it_alone() {
     let rate_limit = Some(RateLimit { burst: 2, per_second: 1.0 });
     let mut stage = with_tool(ToolPolicy { rate_limit, ..ToolPolicy::default() });

@@ -236,9 +236,44 @@ fn log_messages(stage: &mut Stage) -> Vec<Value> {
 }
 
 #[test]
+fn t10_client_without_log_level_is_told_of_loss_and_return() {
+    let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
+    let mut stage = initialized_with(|notes| notes.reconnect = loud.into());
+    stage.die(stage.written);
+    let lost = stage.client_reads().expect("the loss is reported");
+    assert_eq!((&lost["method"], &lost["params"]["level"]), (&json!("notifications/message"), &json!("warning")));
+    assert!(lost["params"]["data"].as_str().unwrap().starts_with("lost the server \"notes\" ("), "{lost}");
+    stage.next_dial();
+    stage.accept_dial();
+    stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
+    let back = stage.client_reads().expect("its end is reported");
+    let (level, words) = (&back["params"]["level"], &back["params"]["data"]);
+    assert_eq!((level, words), (&json!("warning"), &json!("the server \"notes\" is back")));
+    assert_eq!(stage.client_reads(), None);
+}
+
+#[test]
+fn t10_modern_client_gets_no_log_message_about_loss() {
+    let loud = AutoReconnect { silent: Some(false), ..AutoReconnect::default() };
+    let mut stage = Stage::with(|notes| notes.reconnect = loud.into());
+    stage.accept_dial();
+    let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    let list = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{"_meta":{meta}}}}}"#);
+    stage.client_sends(&list(1));
+    stage.server_answers(r#"{"tools":[]}"#);
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+    stage.die(stage.written);
+    stage.client_sends(&list(2));
+    stage.next_dial();
+    stage.accept_dial();
+    stage.server_answers(r#"{"tools":[]}"#);
+    assert_eq!(stage.client_reads().unwrap()["id"], 2, "nothing was sent before");
+}
+
+#[test]
 fn client_gets_log_messages_from_its_level_up() {
     for (level, expected) in
-        [("info", vec!["warning", "error", "info"]), ("warning", vec!["warning", "error"]), ("error", vec!["error"])]
+        [("info", vec!["warning", "error", "error"]), ("error", vec!["error", "error"]), ("critical", vec![])]
     {
         let mut stage = with_log_level(level, 1);
         stage.die(stage.written);
@@ -247,6 +282,12 @@ fn client_gets_log_messages_from_its_level_up() {
         stage.advance(defaults::MAX_RETRIES_DELAY);
         stage.die(0);
         assert_eq!(stage.state(), LinkState::Parked);
+        for _ in 0..3 {
+            stage.advance(defaults::PARKED_PROBE);
+            stage.accept_dial();
+            stage.die(0);
+            assert_eq!(stage.state(), LinkState::Parked, "it is reported only once");
+        }
         stage.advance(defaults::PARKED_PROBE);
         stage.accept_dial();
         stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);

@@ -535,6 +535,11 @@ fn new_credential_is_used_at_once_while_calls_are_in_flight() {
             config.place = "https://other.example/mcp".into();
         }
         stage.input(Input::Reconfigure { upstream: NOTES, config, change: Change::Transport });
+        let reported =
+            stage.log.iter().rposition(|line| line.contains("reconfigured: the server is replaced")).unwrap();
+        let is_at_once = stage.log[reported].ends_with("replaced at once");
+        let is_replaced = stage.log[reported..].iter().any(|line| line.contains("server replaced"));
+        assert_eq!((is_at_once, is_replaced), (same_place, same_place), "{:?}", &stage.log[reported..]);
         stage.client_sends(&call(3, "create_note"));
         if same_place {
             let read = stage.run(Duration::from_millis(300), Stage::serve);

@@ -6,10 +6,14 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::defaults;
+use mendline_core::config::{Dialect, RateLimit, ToolPolicy};
+use mendline_core::event::Event;
+use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Content, ExchangeEnd, Reuse};
 use mendline_core::reason::CutReason;
-use stage::http::{SentRequest, Stage, call, outcome};
+use mendline_core::status::Status;
+use mendline_core::{UpstreamConfig, defaults};
+use stage::http::{NOTES, SentRequest, Stage, call, outcome};
 
 const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#;
 const LOOK: &str = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"make"}]}"#;
@@ -74,6 +78,96 @@ fn r12_silent_unsafe_call_is_only_reported() {
     stage.advance(Duration::from_secs(120));
     assert!(stage.seen.iter().all(|seen| seen.method() != "tools/call" && seen.method() != "ping"));
     assert_eq!(stage.client_reads(), None, "it runs until its deadline");
+}
+
+/// Returns the numbers of the silent calls in the status.
+fn silent(stage: &Stage) -> Vec<u64> {
+    let mut status = Status::default();
+    stage.events.iter().for_each(|event| status.apply(event));
+    let numbers: Vec<u64> = status.upstreams[&NOTES].silent.keys().copied().collect();
+    assert_eq!(stage.engine.silent_calls(NOTES), numbers.len());
+    numbers
+}
+
+#[test]
+fn r12_silent_unsafe_call_is_in_status_until_it_is_answered() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.advance(defaults::SILENCE - Duration::from_millis(1));
+    assert!(silent(&stage).is_empty());
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(silent(&stage).len(), 1);
+    let reports = stage.events.iter().filter(|event| matches!(event, Event::CallSilent { .. })).count();
+    assert_eq!(reports, 1, "one warning");
+    stage.answer(&seen, "{}");
+    assert!(silent(&stage).is_empty());
+}
+
+#[test]
+fn r12_progress_ends_silence_until_next_report() {
+    let mut stage = Stage::initialized();
+    let params = r#"{"name":"slow","_meta":{"progressToken":"t"}}"#;
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#));
+    let slow = stage.next_sent();
+    stage.advance(defaults::SILENCE);
+    assert_eq!(silent(&stage).len(), 1);
+    stage.status(slow.id, 200, Content::Events, None);
+    let progress = format!(r#"{{"progressToken":{},"progress":1}}"#, slow.json()["params"]["_meta"]["progressToken"]);
+    let notice = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{progress}}}"#);
+    stage.event(slow.id, None, &notice);
+    assert!(silent(&stage).is_empty());
+    stage.advance(defaults::SILENCE - Duration::from_millis(1));
+    assert!(silent(&stage).is_empty());
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(silent(&stage).len(), 1);
+}
+
+#[test]
+fn r12_next_attempt_of_silent_call_is_not_silent() {
+    let (mut stage, first, ping) = silent_read();
+    assert_eq!(silent(&stage).len(), 1);
+    stage.end(first.id, ExchangeEnd::Cut(CutReason::Reset));
+    assert!(silent(&stage).is_empty());
+    stage.advance(defaults::PROBE_DELAY);
+    stage.answer_probe();
+    stage.advance(Duration::from_secs(1));
+    assert_eq!(stage.next_sent().method(), "resources/read");
+    // The answer to the ping for the first attempt comes late.
+    stage.answer(&ping, "{}");
+    assert!(stage.seen.is_empty(), "the second attempt has its own time");
+    stage.advance(defaults::SILENCE);
+    assert_eq!(silent(&stage).len(), 1);
+    assert_eq!(stage.next_sent().method(), "ping");
+}
+
+#[test]
+fn r12_repeated_read_without_answer_is_reported_again() {
+    let (mut stage, _, ping) = silent_read();
+    stage.answer(&ping, "{}");
+    assert_eq!(stage.next_sent().method(), "resources/read");
+    assert!(silent(&stage).is_empty());
+    stage.advance(defaults::SILENCE);
+    assert_eq!(silent(&stage).len(), 1);
+    assert!(stage.seen.is_empty(), "it is sent once more only");
+}
+
+#[test]
+fn r12_silent_read_is_repeated_within_rate_of_its_tool() {
+    let rate_limit = Some(RateLimit { burst: 1, per_second: 1.0 / 45.0 });
+    let look = ToolPolicy { effect: Some(Effect::Read), rate_limit, ..ToolPolicy::default() };
+    let change = |notes: &mut UpstreamConfig| {
+        (notes.keep_alive, notes.tools) = (None, [("look".to_owned(), look)].into());
+    };
+    let mut stage = Stage::with(Dialect::Auto, change).initialize_session();
+    stage.client_sends(&call(1, "look"));
+    let (begin, mut calls) = (stage.now, Vec::new());
+    stage.run(Duration::from_secs(60), |stage, seen| match seen.method().as_str() {
+        "tools/call" => calls.push(stage.now.since(begin)),
+        _ => stage.serve(seen),
+    });
+    let [first, second] = calls[..] else { panic!("it is sent once more: {calls:?}") };
+    assert!(first < Duration::from_secs(1) && second >= Duration::from_secs(45), "{calls:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use mendline_core::config::KeepAlive;
 use mendline_core::{Input, LinkState, defaults};
 use serde_json::Value;
 use stage::initialized::{initialized, initialized_with, is_killed_by_shutdown_sequence};
-use stage::{Stage, call};
+use stage::{NOTES, Stage, call};
 
 #[test]
 fn idle_link_is_pinged_and_two_misses_end_child() {
@@ -78,6 +78,20 @@ fn r12_child_is_replaced_after_silent_deadline_although_next_call_runs() {
     assert_eq!(reported, ["notifications/cancelled", "tools/call", "ping"], "nothing came since the first was sent");
     stage.advance(defaults::KEEP_ALIVE_TIMEOUT * 2 + defaults::KEEP_ALIVE_PAUSE);
     assert_eq!(stage.state(), LinkState::Draining, "a frozen child is replaced");
+}
+
+#[test]
+fn r12_silent_call_of_child_is_in_status_until_its_deadline() {
+    let mut stage = initialized();
+    stage.client_sends(&call("1", "slow"));
+    stage.server_reads().unwrap();
+    stage.advance(defaults::SILENCE - Duration::from_millis(1));
+    assert_eq!(stage.engine.silent_calls(NOTES), 0);
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(stage.engine.silent_calls(NOTES), 1);
+    assert_eq!(stage.server_reads(), None, "a busy child is not pinged");
+    stage.advance(defaults::CALL - defaults::SILENCE);
+    assert_eq!(stage.engine.silent_calls(NOTES), 0);
 }
 
 #[test]

@@ -67,6 +67,46 @@ fn policy_change_restarts_nothing() {
     assert_eq!((stage.state(), replacements(&stage)), (LinkState::Up, 0));
 }
 
+/// Returns what the log says about the last change of the configuration.
+fn reported(stage: &Stage) -> String {
+    stage.log.iter().rfind(|line| line.contains("reconfigured: ")).unwrap().clone()
+}
+
+#[test]
+fn log_says_whether_server_is_replaced_at_once() {
+    let mut stage = Stage::up();
+    edit(&mut stage, Change::Policies, |_| {});
+    assert!(reported(&stage).ends_with("new policies apply to new calls"), "{}", reported(&stage));
+    stage.client_sends(&call("1", "create_note"));
+    let first = stage.server_reads().unwrap();
+    edit(&mut stage, Change::Transport, |_| {});
+    assert!(reported(&stage).ends_with("replaced when no call is in flight"), "{}", reported(&stage));
+    assert_eq!(replacements(&stage), 0);
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, first["id"]));
+    assert_eq!(replacements(&stage), 1);
+
+    let mut stage = Stage::up();
+    edit(&mut stage, Change::Transport, |_| {});
+    assert!(reported(&stage).ends_with("the server is replaced at once"), "{}", reported(&stage));
+    assert_eq!(replacements(&stage), 1);
+}
+
+#[test]
+fn waiting_call_does_not_delay_replacement_at_once() {
+    let slow = RateLimit { burst: 1, per_second: 0.1 };
+    let mut stage = Stage::with(|notes| notes.rate_limit = Some(slow));
+    stage.accept_dial();
+    stage.client_sends(&call("1", "create_note"));
+    stage.server_answers("{}");
+    stage.client_reads().unwrap();
+    stage.client_sends(&call("2", "create_note"));
+    assert_eq!(stage.server_reads(), None, "the rate limit holds it");
+    // Without the limit the call could be sent, but not to the old server.
+    edit(&mut stage, Change::Transport, |_| {});
+    assert!(reported(&stage).ends_with("the server is replaced at once"), "{}", reported(&stage));
+    assert_eq!((replacements(&stage), stage.server_reads()), (1, None));
+}
+
 #[test]
 fn server_is_replaced_after_its_calls_end() {
     let mut stage = Stage::up();

@@ -17,6 +17,7 @@ mod i07_ping_rate;
 mod i07_redial_limit;
 mod i08_order;
 mod i09_bounded;
+mod i09_tool_limits;
 mod i10_isolation;
 mod i11_transparency;
 mod i16_one_truth;
@@ -91,6 +92,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i07_redial_limit::RedialLimit::new(config)),
         Box::new(i08_order::Order::new(upstreams)),
         Box::new(i09_bounded::Bounded::new(config)),
+        Box::new(i09_tool_limits::ToolLimits::new(config)),
         Box::new(i10_isolation::Isolation::default()),
         Box::new(i11_transparency::Transparency),
         Box::new(i16_one_truth::OneTruth::new(config)),

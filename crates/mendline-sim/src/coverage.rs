@@ -59,6 +59,10 @@ pub struct Coverage {
     pub deaths: u64,
     /// Children that ended while a line was accepted in part.
     pub deaths_within_a_line: u64,
+    /// Silent calls that were reported.
+    pub silent: u64,
+    /// Silent calls that were sent once more.
+    pub repeated: u64,
     /// Ends of HTTP exchanges, and how much of the request was written.
     pub exchanges: BTreeMap<(&'static str, &'static str), u64>,
 }
@@ -71,6 +75,8 @@ impl Coverage {
             Fact::Emitted(event) => match event.kind {
                 EventKind::Moved(from, to) => *self.edges.entry((from, to)).or_default() += 1,
                 EventKind::Dropped(why) => *self.dropped.entry(why).or_default() += 1,
+                EventKind::Silent(_) => self.silent += 1,
+                EventKind::Retried(..) if event.reason == Some("timed_out") => self.repeated += 1,
                 _ => {}
             },
             Fact::Answered { verdict: Verdict::Failed(failure), .. } => {
@@ -119,6 +125,8 @@ impl Coverage {
         self.requests += other.requests;
         self.passed += other.passed;
         self.deaths += other.deaths;
+        self.silent += other.silent;
+        self.repeated += other.repeated;
         self.deaths_within_a_line += other.deaths_within_a_line;
     }
 
@@ -152,8 +160,8 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "requests {}, passed {}, deaths {} ({} within a line)",
-            self.requests, self.passed, self.deaths, self.deaths_within_a_line
+            "requests {}, passed {}, silent {} ({} sent once more), deaths {} ({} within a line)",
+            self.requests, self.passed, self.silent, self.repeated, self.deaths, self.deaths_within_a_line
         )?;
         writeln!(f, "faults")?;
         for (name, count) in &self.faults {

@@ -113,6 +113,8 @@ pub struct Exchange {
     pub refuses: bool,
     /// The response asks for a pause.
     pub overloaded: bool,
+    /// The response has a status after which the server has done nothing, as the configuration says.
+    pub harmless: bool,
     /// The rejection reports a lost session.
     pub reports_session_lost: bool,
     /// The response reports that no server accepts such requests here; the request counts as not sent.
@@ -141,6 +143,7 @@ impl Exchange {
             stalled: false,
             refuses: false,
             overloaded: false,
+            harmless: false,
             reports_session_lost: false,
             misdirected: false,
             carried: 0,

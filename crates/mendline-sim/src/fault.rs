@@ -64,6 +64,7 @@ mod p55_crash_loop;
 mod p56_slow_start;
 mod p57_deaf_and_talkative;
 mod p57_frozen_idle;
+mod p57_frozen_mid_call;
 mod p57_stopped;
 mod p58_ignores_eof_and_term;
 mod p59_grandchild_holds_pipe;
@@ -94,6 +95,7 @@ mod t14_reset_mid_body;
 mod t15_eof_without_response;
 mod t16_half_open_silence;
 mod t16_silence;
+mod t16_swallowed_request;
 mod t17_partition_one_way;
 mod t18_partition_two_way;
 mod t22_limit_data;
@@ -312,6 +314,23 @@ pub const LIMITS_HTTP: &[&dyn Fault] = &[
     &t01_status_without_answer::StatusWithoutAnswer,
 ];
 
+/// Faults of children in worlds with silent calls.
+pub const SILENT_CHILD: &[&dyn Fault] = &[
+    &p57_frozen_mid_call::FrozenMidCall,
+    &p57_stopped::Stopped,
+    &t16_silence::Silence,
+    &l84_one_tool_hangs::OneToolHangs,
+];
+
+/// The same for HTTP servers.
+pub const SILENT_HTTP: &[&dyn Fault] = &[
+    &t16_swallowed_request::SwallowedRequest,
+    &t16_swallowed_request::SwallowedRequest,
+    &t16_half_open_silence::HalfOpenSilence,
+    &t16_silence::Silence,
+    &l84_one_tool_hangs::OneToolHangs,
+];
+
 /// Returns every fault; some occur more than once.
 pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
     CHILD
@@ -321,6 +340,8 @@ pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
         .chain(RECOVERY_HTTP)
         .chain(LIMITS_CHILD)
         .chain(LIMITS_HTTP)
+        .chain(SILENT_CHILD)
+        .chain(SILENT_HTTP)
         .copied()
 }
 

@@ -93,8 +93,12 @@ pub enum EventKind {
     Opened(Option<String>, Duration),
     /// A breaker is half open.
     HalfOpened(Option<String>),
-    /// A call is sent again. True if this is an incident of the call alone.
-    Retried(bool),
+    /// This call is sent again. True if this is an incident of the call alone.
+    Retried(u64, bool),
+    /// This call was sent and waits again: for its place, or for a decision about it.
+    Held(u64),
+    /// This call was reported as silent.
+    Silent(u64),
     /// An incident that can affect several calls: a verdict about the server.
     Verdict,
     /// The operator isolated the upstream.
@@ -120,6 +124,8 @@ pub struct UpstreamState {
     pub open: u64,
     /// Open calls that are sent.
     pub out: u64,
+    /// Open calls that were reported as silent.
+    pub silent: u64,
     /// Dropped messages.
     pub dropped: u64,
     /// The state of its breaker.
@@ -134,6 +140,8 @@ pub struct UpstreamState {
     pub own_open: u64,
     /// Calls that are sent, by the engine.
     pub own_out: u64,
+    /// Calls that were reported as silent, by the engine.
+    pub own_silent: u64,
 }
 
 /// Number of items that an engine holds.

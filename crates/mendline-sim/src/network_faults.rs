@@ -130,6 +130,8 @@ pub struct NetworkFaults {
     pub cut: Option<(Cut, u64)>,
     /// The connection is silent: nothing comes back. The value is the percentage of requests that still arrive.
     pub silent: Option<u64>,
+    /// The connection of the next JSON-RPC request is silent for good, and nothing detects it.
+    pub swallows_next: bool,
     /// Percentage of requests that are refused without being processed.
     pub refuses_streams: Option<u64>,
     /// The rejection of requests, and the percentage of requests.

@@ -95,6 +95,8 @@ pub struct Record {
     pub refused: u32,
     /// How many of these met an overloaded server that asked for a pause without rejecting them.
     pub overloaded: u32,
+    /// How many of these had a status after which the server has done nothing, as the configuration says.
+    pub harmless: u32,
     /// How many of these rejections only report a lost session, which must be confirmed first.
     pub reported_session_lost: u32,
     /// Number of executions.

@@ -5,7 +5,9 @@
 //! has no faults, for I10. About a third of the upstreams use HTTP. HTTP, recovery policies, limits and startup each
 //! have their own random number generator, so that the addition of one does not change the others. Two worlds in three
 //! have recovery policies, clients with session state, and more faults that require recovery. About half of the worlds
-//! have breakers, rate limits and tool timeouts, and more faults that make a server unhealthy or overloaded.
+//! have breakers, rate limits and tool timeouts, and more faults that make a server unhealthy or overloaded. One world
+//! in eight lasts long enough for silent calls and has faults that cause them. One in five has limits of tools and rules
+//! for statuses.
 
 use std::fmt;
 use std::time::Duration;
@@ -37,6 +39,13 @@ const LIMITS: u64 = 500;
 
 /// The label of the generator for startup. With this value the seeds of the regressions have none.
 const STARTUP: u64 = 460;
+
+/// The label of the generator for silent calls. With this value the seeds of the regressions have none.
+const SILENCE: u64 = 436;
+
+/// The label of the generator for limits of tools and rules for statuses. With this value the seeds of the regressions
+/// have none.
+const TOOL_POLICIES: u64 = 637;
 
 /// The end of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +121,11 @@ impl Plan {
         let has_limits = limits_rng.percent(45);
         let mut startup_rng = rng.fork(STARTUP);
         let has_startup = startup_rng.percent(25);
+        let mut silence_rng = rng.fork(SILENCE);
+        let has_silence = silence_rng.percent(12);
+        let fault_phase = if has_silence { Duration::from_secs(150) } else { fault_phase };
+        let mut tool_rng = rng.fork(TOOL_POLICIES);
+        let has_tool_policies = tool_rng.percent(20);
         let mut config = Config::new(Vec::new());
         config.lifetime = if ending == Ending::ClientsEnd { Lifetime::WithClients } else { Lifetime::UntilStopped };
         let mut pairs = Vec::new();
@@ -133,6 +147,14 @@ impl Plan {
             }
             if !has_no_faults {
                 choose_limits(&mut upstream, has_limits, &mut limits_rng.fork(index as u64));
+            }
+            if has_silence && !has_no_faults {
+                let call = Duration::from_secs(*silence_rng.pick(&[40, 60, 60, 300]));
+                upstream.timeouts.call = call;
+                upstream.timeouts.total = call * *silence_rng.pick(&[2, 6]);
+            }
+            if has_tool_policies && !has_no_faults {
+                choose_tool_policies(&mut upstream, &mut pair, &mut tool_rng.fork(index as u64));
             }
             if has_startup {
                 start_at_once(&mut upstream, &mut pair, &mut startup_rng.fork(index as u64));
@@ -166,6 +188,14 @@ impl Plan {
                     let (upstream, at, lasts) = (scheduled.upstream, scheduled.at, scheduled.lasts);
                     scheduled_faults.push(ScheduledFault { fault: *limits_rng.pick(among), upstream, at, lasts });
                 }
+            }
+        }
+        if has_silence {
+            for _ in 0..silence_rng.between(1, 2) {
+                let upstream = silence_rng.below(faulty_upstreams as u64) as usize;
+                let among = if over_http[upstream] { fault::SILENT_HTTP } else { fault::SILENT_CHILD };
+                let (at, lasts) = (silence_rng.millis(100, 60_000), silence_rng.millis(40_000, 120_000));
+                scheduled_faults.push(ScheduledFault { fault: *silence_rng.pick(among), upstream, at, lasts });
             }
         }
         if has_startup && startup_rng.percent(60) {
@@ -307,6 +337,42 @@ fn choose_limits(upstream: &mut UpstreamConfig, has_limits: bool, rng: &mut Rng)
     }
 }
 
+/// Draws limits of tools, and rules for statuses without a JSON-RPC response.
+fn choose_tool_policies(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mut Rng) {
+    let second = Duration::from_secs(1);
+    let usual = Breaker::default();
+    for tool in ["read_note", "put_note", "create_note"] {
+        if rng.percent(30) {
+            continue;
+        }
+        let policy = upstream.tools.entry(tool.to_owned()).or_default();
+        policy.in_flight = *rng.pick(&[None, Some(1), Some(2), Some(8)]);
+        policy.waiting = *rng.pick(&[None, Some(1), Some(3), Some(20)]);
+        policy.rate_limit = *rng.pick(&[
+            None,
+            None,
+            Some(RateLimit { burst: 1, per_second: 5.0 }),
+            Some(RateLimit { burst: 5, per_second: 1.0 }),
+        ]);
+        policy.breaker = *rng.pick(&[
+            None,
+            None,
+            Some(None),
+            Some(Some(Breaker { failures: 2, open_for: OpenFor::Exactly(second), ..usual })),
+        ]);
+    }
+    for status in [403, 409, 500, 502, 504] {
+        if rng.percent(40) {
+            let rule = *rng.pick(&[OnError::Never, OnError::Reads, OnError::Always]);
+            upstream.retry.statuses.insert(status, rule);
+        }
+    }
+    if let Some(site) = &mut pair.host.site {
+        let is_always = |(status, rule): (&u16, &OnError)| (*rule == OnError::Always).then_some(*status);
+        site.harmless = upstream.retry.statuses.iter().filter_map(is_always).collect();
+    }
+}
+
 fn pair(upstream: &UpstreamConfig, has_no_faults: bool, fault_phase: Duration, rng: &mut Rng) -> Pair {
     let era = *rng.pick(&[Era::Legacy, Era::Legacy, Era::Modern]);
     let odd = rng.percent(60);
@@ -373,6 +439,7 @@ fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, has_no_faults: b
         polls: *rng.pick(&[0, 0, 0, 30]),
         has_notice_stream: rng.percent(70),
         connect: *rng.pick(&[(0, 0), (0, 3), (1, 30)]),
+        harmless: Vec::new(),
     });
 }
 
@@ -466,6 +533,9 @@ impl fmt::Display for Plan {
             let UpstreamConfig { name, breaker, rate_limit, .. } = upstream;
             writeln!(f, "  policies of {name}: {breaker:?}, {rate_limit:?}, {codes:?}, {tools:?}")?;
         }
+        for upstream in self.config.upstreams.iter().filter(|it| !it.retry.statuses.is_empty()) {
+            writeln!(f, "  rules of {}: {:?}, {:?}", upstream.name, upstream.retry.statuses, upstream.tools)?;
+        }
         for (upstream, pair) in self.config.upstreams.iter().zip(&self.pairs) {
             if upstream.catalogue.cache || upstream.catalogue.startup == Startup::Immediate {
                 writeln!(f, "  starting {}: {:?}, cached {:?}", upstream.name, upstream.catalogue, pair.catalogue)?;
@@ -489,18 +559,21 @@ impl fmt::Display for Plan {
 mod tests {
     use super::*;
 
-    fn has_startup(seed: u64, label: u64) -> bool {
+    /// Returns whether the generator of this label adds something to this seed.
+    fn is_changed(seed: u64, label: u64, percent: u64) -> bool {
         let mut rng = Rng::new(seed);
         rng.pick(&[1, 1, 1, 2, 2, 3]);
         rng.pick(&[3, 5, 10, 20, 60, 150]);
         rng.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
-        rng.fork(label).percent(25)
+        rng.fork(label).percent(percent)
     }
 
     #[test]
     fn regression_seeds_keep_their_plans() {
         let broken = [12, 35, 183, 423, 652, 3206, 3298, 3805, 3938, 4380, 4437, 4617, 5272, 7412];
-        let spares = |label: &u64| broken.iter().all(|seed| !has_startup(*seed, *label));
-        assert!(spares(&STARTUP), "this label would change them; {:?} would not", (400..10_000).find(spares));
+        for (label, percent) in [(STARTUP, 25), (SILENCE, 12), (TOOL_POLICIES, 20)] {
+            let spares = |label: &u64| broken.iter().all(|seed| !is_changed(*seed, *label, percent));
+            assert!(spares(&label), "{label} would change them; {:?} would not", (400..10_000).find(spares));
+        }
     }
 }

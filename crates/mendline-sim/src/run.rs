@@ -159,16 +159,18 @@ fn wait_for_breakers_and_pauses(world: &mut World, plan: &Plan, until: Moment) {
     for index in 0..world.clients.len() {
         let upstream = world.clients[index].upstream;
         let config = &plan.config.upstreams[upstream];
-        if is_probing(&world.clients[index]) && config.rate_limit.is_some() {
+        let has_rate = config.rate_limit.is_some() || config.tools.values().any(|tool| tool.rate_limit.is_some());
+        if is_probing(&world.clients[index]) && has_rate {
             // Earlier calls are sent first.
             until = until.max(world.clock.now() + config.timeouts.recovery);
         }
         if is_probing(&world.clients[index]) && !world.flows(upstream) {
-            let policy = config.breaker;
-            let open_for = policy.map_or(Duration::ZERO, |policy| match policy.open_for {
+            let policies = config.tools.values().filter_map(|tool| tool.breaker.flatten()).chain(config.breaker);
+            let open_for = policies.map(|policy| match policy.open_for {
                 OpenFor::Exactly(time) => time,
                 OpenFor::Growing { cap, .. } => cap + cap / 5,
             });
+            let open_for = open_for.max().unwrap_or_default();
             until = until.max(world.clock.now() + open_for.max(defaults::PAUSE_CAP) + RECOVERY);
         }
     }

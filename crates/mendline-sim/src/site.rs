@@ -48,6 +48,8 @@ pub struct Site {
     pub has_notice_stream: bool,
     /// Milliseconds to connect: minimum and maximum.
     pub connect: (u64, u64),
+    /// Statuses after which the server has done nothing, as the configuration says (`retry.statuses`).
+    pub harmless: Vec<u16>,
 }
 
 impl Site {

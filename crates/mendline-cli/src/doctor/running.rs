@@ -130,11 +130,15 @@ fn state(row: &Row) -> Step {
         StateKind::Isolated => Step::failed(LAYER, format!("{who}: isolated for {since} by the operator"))
             .advice(format!("`mendline resume {id}` sends calls to it again")),
     };
+    let silence = server.silence();
     let recent =
         server.last_error.as_ref().filter(|error| server.state.kind == StateKind::Ready && error.ago_ms < RECENT_MS);
     let recent = recent.map(|error| format!("last error {} ago: {}", span_ms(error.ago_ms), error.what));
     let kind = serde_json::to_value(server.state.kind).unwrap_or_default();
-    step.details(recent).fact("state", kind).fact("pid", row.process.pid).fact("id", id.as_str())
+    step.details(silence.into_iter().chain(recent))
+        .fact("state", kind)
+        .fact("pid", row.process.pid)
+        .fact("id", id.as_str())
 }
 
 fn calls(server: &Server) -> String {

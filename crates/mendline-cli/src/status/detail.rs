@@ -60,6 +60,9 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
         line("", format!("{} not retried: the retry budget was spent", calls.retries_refused))?;
     }
     line("now", format!("{} in flight, {} waiting", server.in_flight, server.waiting))?;
+    if let Some(silence) = server.silence() {
+        line("", silence)?;
+    }
     if let (Some(p50), Some(p95), Some(p99)) = (server.latency.p50_us, server.latency.p95_us, server.latency.p99_us) {
         line("latency", format!("p50 {}, p95 {}, p99 {}", took_us(p50), took_us(p95), took_us(p99)))?;
     }

@@ -129,7 +129,7 @@ impl<'a> Page<'a> {
         let is_whole = server.state.words().chars().count() <= place;
         let says_why = matches!(server.state.kind, StateKind::Parked | StateKind::NeedsLogin);
         let error = error.filter(|error| !(says_why && is_whole && is_said(error)));
-        breaker.into_iter().chain(error).reduce(|first, second| format!("{first}; {second}"))
+        server.silence().into_iter().chain(breaker).chain(error).reduce(|first, second| format!("{first}; {second}"))
     }
 
     fn summary(&self) -> String {
@@ -219,7 +219,7 @@ fn client(row: &Row) -> Cell {
 fn now(row: &Row) -> Cell {
     match (row.server.in_flight, row.server.waiting) {
         (0, 0) => Cell::new("0", Tone::Faint),
-        (out, 0) => out.to_string().into(),
+        (out, 0) => Cell::new(out.to_string(), if row.server.silent_calls > 0 { Tone::Yellow } else { Tone::Plain }),
         (out, waiting) => Cell::new(format!("{out}+{waiting}"), Tone::Yellow),
     }
 }
@@ -284,6 +284,9 @@ mod tests {
             limit: Limit::default(),
             in_flight: 0,
             waiting: 0,
+            silent_calls: 0,
+            silent_for_ms: None,
+            silent_call: None,
             calls: Calls { tools: Outcomes { ok: 412, ..Outcomes::default() }, ..Calls::default() },
             latency: Latency { count: 412, p50_us: Some(1_200), p95_us: Some(8_000), p99_us: Some(40_000) },
             connection: Connection { dials: 1, child: Some(4711), ..Connection::default() },
@@ -312,6 +315,21 @@ mod tests {
 
     fn drawn(report: &Report, width: usize) -> String {
         Page::new(report, Style::none(), width).to_string()
+    }
+
+    #[test]
+    fn r12_silent_calls_are_named_below_their_server() {
+        let mut row = row("notes", StateKind::Ready);
+        let server = &mut row.server;
+        (server.in_flight, server.silent_calls) = (2, 1);
+        (server.silent_for_ms, server.silent_call) = (Some(42_000), Some("create_note".to_owned()));
+        let mut report = report(vec![row]);
+        let words = "1 call has had no answer for 42 s: create_note";
+        let table = drawn(&report, 200);
+        assert!(table.contains(&format!("\n  └ {words}\n")), "{table}");
+        report.is_asked_by_name = true;
+        let detail = drawn(&report, 200);
+        assert!(detail.contains(&format!("2 in flight, 0 waiting\n              {words}\n")), "{detail}");
     }
 
     #[test]

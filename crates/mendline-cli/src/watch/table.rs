@@ -140,11 +140,12 @@ fn breaker(row: &Row) -> Cell {
 
 /// Formats the calls in flight, and after a plus sign those that wait.
 fn in_flight(row: &Row) -> Cell {
-    match row.server().map(|server| (server.in_flight, server.waiting)) {
+    match row.server().map(|server| (server.in_flight, server.waiting, server.silent_calls)) {
         None => Cell::default(),
-        Some((0, 0)) => ("0".to_owned(), Tone::Faint),
-        Some((out, 0)) => (out.to_string(), Tone::Plain),
-        Some((out, waiting)) => (format!("{out}+{waiting}"), Tone::Warning),
+        Some((0, 0, _)) => ("0".to_owned(), Tone::Faint),
+        Some((out, 0, 0)) => (out.to_string(), Tone::Plain),
+        Some((out, 0, _)) => (out.to_string(), Tone::Warning),
+        Some((out, waiting, _)) => (format!("{out}+{waiting}"), Tone::Warning),
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::client::{MENDLINE, kill};
+use crate::client::{MENDLINE, SOON, eventually, kill};
 use crate::site::{Site, event_answers, json_answers};
 use crate::stage::{Stage, child, kind};
 use crate::terminal::Terminal;
@@ -33,6 +33,33 @@ fn t03_tool_calls_are_counted_and_timed_apart_from_others() {
     assert_eq!((&server["connection"]["dials"], &server["connection"]["losses"]), (&json!(1), &json!(0)));
     assert!(server["childMemory"]["bytes"].as_u64().unwrap() > 100 * 1024, "{server:#}");
     assert_eq!((&server["breaker"]["state"], &server["lastError"]), (&json!("closed"), &Value::Null));
+}
+
+/// The test takes as long as a call may be silent: thirty seconds, which no setting changes.
+#[test]
+fn r12_age_of_silent_call_is_shown_until_it_is_answered() {
+    let stage = Stage::new();
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let mut client = stage.bridge("notes");
+    client.call("slow", "create_note", &json!({ "key": "k", "until": gate }));
+    let server = stage.until("notes", "it runs", |server| server["inFlight"] == 1);
+    assert_eq!((&server["silentCalls"], &server["silentForMs"]), (&json!(0), &Value::Null), "{server:#}");
+    eventually("the silence is reported", 3 * SOON, || client.log().contains("create_note: silent for 30 s"));
+    let server = stage.until("notes", "it is silent", |server| server["silentCalls"] == 1);
+    assert_eq!((kind(&server), &server["silentCall"]), ("ready", &json!("create_note")), "{server:#}");
+    assert!(server["silentForMs"].as_u64().unwrap() >= 30_000, "{server:#}");
+    let words = "1 call has had no answer for ";
+    let detail = stage.query_until(&["status", "notes"], |output| output.stdout.contains(words));
+    assert!(detail.stdout.contains(": create_note"), "{detail:?}");
+    let terminal = Terminal::start(&stage.command(&["status", "--watch"]), 230, 30);
+    terminal.until(words);
+    terminal.press("q");
+    std::fs::write(&gate, "").unwrap();
+    client.answer("slow");
+    stage.until("notes", "it is answered", |server| server["silentCalls"] == 0 && server["silentCall"].is_null());
+    let reports = client.log().matches("silent for").count();
+    assert_eq!(reports, 1, "one warning: {}", client.log());
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::answer_within;
-use crate::client::{Client, MENDLINE, SOON, eventually};
-use crate::support::{Bridge, Setup};
+use crate::client::{Client, MENDLINE, SOON, eventually, failure, kill};
+use crate::support::{Bridge, Setup, is_gone};
+use crate::{answer_within, next_answer};
 
 /// The deadline for events that need several timers on a busy machine.
 const LATER: Duration = Duration::from_secs(30);
@@ -46,6 +47,53 @@ fn scenario_h_command_that_exits_at_first_start_appears_later() {
     assert_eq!(call["result"]["content"][0]["text"], "wrote k", "{call}");
     let log = client.whole_log();
     assert!(!log.contains("Parked"), "{log}");
+}
+
+#[test]
+fn scenario_i_frozen_child_is_replaced_after_overdue_unsafe_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    let options = ["--keep-alive", "3s", "--keep-alive-timeout", "2s", "--tool-timeout", "create_note=4s"];
+    let mut bridge = Bridge::start(Setup { options: &options, ..Setup::default() });
+    bridge.initialize();
+    let frozen = bridge.server();
+    let begin = Instant::now();
+    bridge.call("write", "create_note", &json!({ "key": "write", "until": gate }));
+    eventually("it runs", SOON, || bridge.executions("create_note", "write") == 1);
+    kill(frozen, Signal::STOP);
+    // The client goes on calling, so that there is always a call within its deadline.
+    let mut reads = 0;
+    let mut next_read = begin;
+    let write = loop {
+        if Instant::now() >= next_read {
+            bridge.call(&format!("read {reads}"), "lookup", &json!({ "key": format!("r{reads}") }));
+            reads += 1;
+            next_read += Duration::from_millis(200);
+        }
+        let line = bridge.lines.as_ref().unwrap().recv_timeout(next_read.saturating_duration_since(Instant::now()));
+        if let Ok(line) = line {
+            break serde_json::from_str::<Value>(&line).unwrap();
+        }
+    };
+    assert_eq!(write["id"], "write", "{write}");
+    assert!(begin.elapsed() >= Duration::from_secs(4), "{:?}", begin.elapsed());
+    let result = &write["result"];
+    assert_eq!(failure(result)["cause"], "timed_out", "{result}");
+    assert_eq!(failure(result)["outcome"], "unknown", "{result}");
+    assert_eq!(bridge.noted("start"), [frozen], "until its deadline the child may be busy");
+    // Two pings of two seconds with a pause of one second.
+    eventually("a new child starts", LATER, || bridge.noted("start").len() == 2);
+    assert!(begin.elapsed() >= Duration::from_secs(9), "it had its time: {:?}", begin.elapsed());
+    for _ in 0..reads {
+        let answer = next_answer(&mut bridge, LATER);
+        let id = answer["id"].as_str().unwrap().replace("read ", "r");
+        assert_eq!(answer["result"]["content"][0]["text"], format!("{id} is 42"), "{answer}");
+    }
+    let next = bridge.result("next", "create_note", &json!({ "key": "next" }));
+    assert_eq!(next["content"][0]["text"], "wrote next", "{next}");
+    eventually("the frozen child is gone", SOON, || is_gone(frozen));
+    assert_eq!((bridge.executions("create_note", "write"), bridge.executions("create_note", "next")), (1, 1));
+    assert_eq!(bridge.noted("start").len(), 2, "{}", bridge.ledger());
 }
 
 /// A server that handles one line at a time: a call of `wait` blocks it until the gate exists, and it answers no ping.

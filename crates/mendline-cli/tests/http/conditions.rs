@@ -8,12 +8,13 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mendline_faults::{Answers, Outage, Rule, Settings};
+use mendline_faults::toxic::{BlackHole, HalfOpen, Toxic};
+use mendline_faults::{Answers, Direction, Outage, Proxy, Rule, Settings};
 use serde_json::{Value, json};
 
 use crate::client::{Client, MENDLINE, SOON, eventually, failure};
 use crate::recording_proxy::RecordingProxy;
-use crate::site::{Site, discovered, event_answers, json_answers, modern, with_modern_meta};
+use crate::site::{Site, WAITING, discovered, event_answers, json_answers, modern, run, with_modern_meta};
 
 /// The factor by which a busy machine may exceed a promised time.
 const BUSY: u32 = 3;
@@ -107,6 +108,58 @@ fn scenario_c_reads_succeed_soon_after_balancer_answered_502() {
     assert!((0..8).all(|number| counts.executions_of(&format!("k{number}")) == 1), "{counts:?}");
     // Calls that were sent before the first failure was known are sent once more, the others only once.
     assert!((8..=16).contains(&(counts.messages_of("tools/call") - before)), "{counts:?}");
+}
+
+/// Makes the connections of a proxy swallow what `send` sends. Later connections work.
+fn swallow(proxy: &Proxy, send: impl FnOnce()) {
+    let toxics = [Toxic::HalfOpen(HalfOpen {}), Toxic::BlackHole(BlackHole {})];
+    let toxics = toxics.map(|toxic| proxy.add(Direction::Both, toxic));
+    let before = proxy.counts().up.lost;
+    send();
+    eventually("the request is swallowed", SOON, || proxy.counts().up.lost > before);
+    toxics.into_iter().for_each(|toxic| _ = proxy.remove(toxic));
+}
+
+/// The read takes as long as a call may be silent: thirty seconds, which no setting changes.
+#[test]
+fn scenario_d_only_repeatable_requests_that_are_swallowed_are_resent() {
+    const HANDSHAKE: Duration = Duration::from_secs(2);
+    const SILENCE: Duration = Duration::from_secs(30);
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    let options = [&WAITING[..], &["--handshake-timeout", "2s", "--tool-timeout", "create_note=3s"]].concat();
+    let begin = Instant::now();
+    let mut client = run(&format!("http://{}/mcp", proxy.address()), &options, &[]);
+    let who = json!({ "name": "test", "version": "1" });
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
+    swallow(&proxy, || client.request("init", "initialize", &hello));
+    let handshake = client.answer("init");
+    assert_eq!(handshake["result"]["serverInfo"]["name"], "mendline-faults", "{handshake}");
+    assert!(begin.elapsed() >= HANDSHAKE, "{:?}", begin.elapsed());
+    assert_eq!(site.counts().messages_of("initialize"), 1, "the first one was swallowed");
+    client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    client.request("list", "tools/list", &json!({}));
+    assert!(client.answer("list")["result"]["tools"].is_array());
+
+    let begin = Instant::now();
+    swallow(&proxy, || client.call("read", "lookup", &json!({ "key": "read" })));
+    let read = client.answer_within("read", SILENCE + SOON)["result"].clone();
+    assert_eq!(read["content"][0]["text"], "read is 42", "{read}");
+    assert!(begin.elapsed() >= SILENCE, "{:?}", begin.elapsed());
+    let counts = site.counts();
+    assert_eq!((counts.executions_of("read"), counts.messages_of("tools/call")), (1, 1), "{counts:?}");
+
+    swallow(&proxy, || client.call("write", "create_note", &json!({ "key": "write" })));
+    let write = client.answer("write")["result"].clone();
+    assert_eq!(failure(&write)["cause"], "timed_out", "{write}");
+    assert_eq!((&failure(&write)["outcome"], &failure(&write)["attempts"]), (&json!("unknown"), &json!(1)), "{write}");
+    let next = client.result("next", "create_note", &json!({ "key": "next" }));
+    assert_eq!(next["content"][0]["text"], "wrote next", "{next}");
+    let counts = site.counts();
+    assert_eq!((counts.executions_of("write"), counts.executions_of("next")), (0, 1), "{counts:?}");
+    assert_eq!((counts.messages_of("initialize"), counts.sessions_opened), (1, 1), "{counts:?}");
+    let log = client.whole_log();
+    assert!(log.contains("lookup: silent for 30 s") && log.contains("retrying (attempt 2 of 3)"), "{log}");
 }
 
 #[test]

@@ -36,6 +36,7 @@ impl Event {
             | Event::CallReturned { .. }
             | Event::VerdictAwaited { .. }
             | Event::HintsAwaited { .. }
+            | Event::SilenceEnded { .. }
             | Event::PingAnswered { .. }
             | Event::VerdictReached { condition: Condition::Available | Condition::Suspect, .. }
             | Event::InternalRequestSent { .. }

@@ -31,6 +31,7 @@ impl Event {
             Event::VerdictAwaited { .. } => "verdict_awaited",
             Event::HintsAwaited { .. } => "hints_awaited",
             Event::CallSilent { .. } => "call_silent",
+            Event::SilenceEnded { .. } => "silence_ended",
             Event::OutputSkipped { .. } => "output_skipped",
             Event::InternalRequestSent { .. } => "internal_request_sent",
             Event::InternalRequestFailed { .. } => "internal_request_failed",

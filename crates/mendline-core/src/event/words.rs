@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use mendline_wire::Method;
 
-use super::{Answered, Dropped, Event, HiddenChange, LinkState, ToolName};
-use crate::port::Change;
+use super::{Answered, Dropped, Event, HiddenChange, LinkState, Replacement, ToolName};
 
 impl fmt::Display for LinkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,6 +49,7 @@ impl fmt::Display for Event {
             Event::CallSilent { call, tool, silent_for, .. } => {
                 write!(f, "{}: silent for {}", CallAndTool(*call, tool), Short(*silent_for))
             }
+            Event::SilenceEnded { call, tool, .. } => write!(f, "{}: progress after silence", CallAndTool(*call, tool)),
             Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
@@ -171,10 +171,13 @@ impl fmt::Display for Event {
                     Dropped::StaleReply => write!(f, "dropped a client's answer to a server request that is over"),
                 }
             }
-            Event::Reconfigured { change: Change::Policies, .. } => {
+            Event::Reconfigured { replacement: None, .. } => {
                 write!(f, "reconfigured: new policies apply to new calls")
             }
-            Event::Reconfigured { change: Change::Transport, .. } => {
+            Event::Reconfigured { replacement: Some(Replacement::AtOnce), .. } => {
+                write!(f, "reconfigured: the server is replaced at once")
+            }
+            Event::Reconfigured { replacement: Some(Replacement::WhenIdle), .. } => {
                 write!(f, "reconfigured: the server is replaced when no call is in flight")
             }
             Event::ServerReplaced { .. } => write!(f, "server replaced: its configuration has changed"),

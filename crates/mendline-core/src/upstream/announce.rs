@@ -2,7 +2,9 @@
 //!
 //! A waiting call with a progress token receives "reconnecting, attempt 3 of 10" as progress. A client
 //! receives a log message when the server is lost, one when it is parked, and one when it is back, from the level
-//! `warning` up or from the level that it has set.
+//! `warning` up or from the level that it has set. The last one has the level of the message before it, so that a
+//! client that is told of the loss is told of its end, too. In the modern era a client gets log messages only within a
+//! request that asks for them, so it gets none of these.
 
 use serde_json::json;
 
@@ -18,10 +20,20 @@ pub enum Announcement {
     /// The server is connected, or nothing was announced.
     #[default]
     Connected,
-    /// The server is being reconnected, at this attempt.
-    Reconnecting(u32),
+    /// The server is being reconnected.
+    Reconnecting {
+        attempt: u32,
+        /// It was parked since the loss.
+        was_parked: bool,
+    },
     /// The server is parked.
     Parked,
+}
+
+impl Announcement {
+    fn was_parked(self) -> bool {
+        matches!(self, Announcement::Parked | Announcement::Reconnecting { was_parked: true, .. })
+    }
 }
 
 impl Upstream {
@@ -35,7 +47,8 @@ impl Upstream {
             LinkState::Waiting | LinkState::Dialing if redials.is_some() => {
                 // The next attempt.
                 let done = redials.map_or(0, |(done, _)| done);
-                Announcement::Reconnecting(if self.link.state() == LinkState::Dialing { done } else { done + 1 })
+                let attempt = if self.link.state() == LinkState::Dialing { done } else { done + 1 };
+                Announcement::Reconnecting { attempt, was_parked: self.last_announcement.was_parked() }
             }
             LinkState::Parked => Announcement::Parked,
             LinkState::Up if self.session.is_open() => Announcement::Connected,
@@ -47,7 +60,7 @@ impl Upstream {
         }
         let name = self.config.name.clone();
         match now {
-            Announcement::Reconnecting(attempt) => {
+            Announcement::Reconnecting { attempt, .. } => {
                 let of = redials.and_then(|(_, most)| most).map_or(String::new(), |most| format!(" of {most}"));
                 let words = format!("reconnecting to {name:?}, attempt {attempt}{of}");
                 self.send_own_progress(&words, cx);
@@ -56,12 +69,17 @@ impl Upstream {
                     self.send_log("warning", &words, cx);
                 }
             }
+            // A parked server is reported once, however often it is tried.
+            Announcement::Parked if before.was_parked() => {}
             Announcement::Parked => {
                 let why = self.link.failure_reason();
                 let words = format!("the server {name:?} keeps failing ({why}); it is parked and probed rarely");
                 self.send_log("error", &words, cx);
             }
-            Announcement::Connected => self.send_log("info", &format!("the server {name:?} is back"), cx),
+            Announcement::Connected => {
+                let level = if before.was_parked() { "error" } else { "warning" };
+                self.send_log(level, &format!("the server {name:?} is back"), cx);
+            }
         }
     }
 
@@ -85,7 +103,8 @@ impl Upstream {
             .log_level()
             .map_or_else(|| rank("warning"), |least| rank(&least))
             .is_some_and(|least| rank(level) >= Some(least));
-        if !is_wanted {
+        // Only the legacy era has a handshake.
+        if !is_wanted || !self.session.was_initialized() {
             return;
         }
         let notice = json!({

@@ -313,7 +313,7 @@ impl Call {
     fn is_watched(&self) -> bool {
         let is_clients = matches!(self.owner, Owner::Client { .. });
         let is_long = self.is_subscription() || self.method() == Method::Initialize;
-        is_clients && !is_long && !self.is_silent && self.first_try.is_none()
+        is_clients && !is_long && !self.is_silent
     }
 
     /// Returns whether its timer does not cover the silence of an attempt that begins now.

@@ -108,6 +108,10 @@ impl Upstream {
         let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
         let may_go =
             is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now) && tool_admits && !probes_first;
+        // A call waits for other reasons, too: the server may be away.
+        if let Some(why) = limited_tool.as_ref().and_then(|it| self.full_queue_of(it)).filter(|_| !may_go) {
+            return self.reject(client, request, &message, Cause::Overloaded, why.into(), cx);
+        }
         let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
         let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
         if is_full && evicted.is_none() {

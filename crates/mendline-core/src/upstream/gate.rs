@@ -202,13 +202,17 @@ impl Upstream {
     /// The reason why a call of a tool with limits is rejected, if it is.
     fn rejection_by_tool(&self, tool: &Arc<str>, until: Moment, now: Moment) -> Option<(Cause, Reason)> {
         let (waiting, limits) = (self.waiting_of(tool), &self.gate.tool_limits);
-        if let Some(limit) = limits.waiting(tool).filter(|most| waiting >= *most)
-            && !limits.admits(tool, self.in_flight_of(tool), now)
-        {
-            return Some((Cause::Overloaded, RefusalReason::ToolQueueFull { limit }.into()));
+        if let Some(why) = self.full_queue_of(tool).filter(|_| !limits.admits(tool, self.in_flight_of(tool), now)) {
+            return Some((Cause::Overloaded, why.into()));
         }
         let is_late = limits.slot_after(tool, waiting, now) > until;
         limits.rate_reason(tool).filter(|_| is_late).map(|why| (Cause::RateLimited, why.into()))
+    }
+
+    /// The reason why another call of this tool cannot wait, if it cannot.
+    pub(super) fn full_queue_of(&self, tool: &Arc<str>) -> Option<RefusalReason> {
+        let limit = self.gate.tool_limits.waiting(tool).filter(|most| self.waiting_of(tool) >= *most)?;
+        Some(RefusalReason::ToolQueueFull { limit })
     }
 
     /// The retry hint for this cause.

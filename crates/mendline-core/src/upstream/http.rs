@@ -360,6 +360,7 @@ impl Upstream {
         call.attempts += 1;
         call.attempt_started = cx.now;
         call.silence_limit = self.silence.limit(call.tool.as_ref());
+        call.is_silent = false;
         call.begun = http.made + 1;
         call.is_out = true;
         self.gate.note_sent(call.name, cx.now);

@@ -294,6 +294,9 @@ impl Upstream {
             let key = Key::from_number(Id::from_raw(message.slice(at)).as_u64()?);
             Some((at, key))
         });
+        if let Some((_, key)) = found {
+            self.end_silence(key, cx);
+        }
         if let Some((at, key)) = found
             && let Some(call) = self.calls.get_mut(key)
             && let Owner::Client { client, request } = call.owner

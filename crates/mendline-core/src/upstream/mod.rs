@@ -206,6 +206,12 @@ impl Upstream {
         self.calls.iter().filter(|(_, call)| is_out(call)).count()
     }
 
+    /// Of these, the ones that were reported as silent.
+    pub fn silent_calls(&self) -> usize {
+        let is_silent = |call: &Call| call.is_silent && matches!(call.state, State::Sent(_));
+        self.calls.iter().filter(|(_, call)| is_silent(call)).count()
+    }
+
     /// All calls, internal requests included.
     pub fn held_calls(&self) -> usize {
         self.calls.len()

@@ -18,7 +18,7 @@ use super::link::EndedBy;
 use super::{Upstream, bounded};
 use crate::config::{Transport, UpstreamConfig};
 use crate::cx::Cx;
-use crate::event::{Event, LinkState};
+use crate::event::{Event, LinkState, Replacement};
 use crate::port::{Change, Output};
 use crate::reason::LossReason;
 use crate::slab::Key;
@@ -31,12 +31,12 @@ impl Upstream {
         if (config.transport == Transport::Child) != (self.config.transport == Transport::Child) {
             config.transport = self.config.transport;
         }
+        let replacement = self.replacement(&config, change);
         let (rate_limit, place) = (config.rate_limit, config.place.clone());
-        cx.emit(Event::Reconfigured { upstream: self.id, change, rate_limit, place });
+        cx.emit(Event::Reconfigured { upstream: self.id, replacement, rate_limit, place });
         self.tools.reconfigure(&config.tools, config.trust_hints);
         self.link.reconfigure(config.reconnect.clone(), cx);
         self.gate.reconfigure(&self.config, &config);
-        let is_same_place = self.config.place == config.place;
         let is_watched_alike = self.config.keep_alive == config.keep_alive;
         let old = Arc::new(std::mem::replace(&mut self.config, config));
         for key in self.calls.keys_by_age() {
@@ -47,10 +47,8 @@ impl Upstream {
         if !is_watched_alike {
             self.restart_watch(cx);
         }
-        self.replace_due |= change == Change::Transport;
-        // The stream of a 2024-11-05 server carries the answers to its calls.
-        let needs_login = self.http.is_some() && self.availability.needs_login() && !self.has_sse_stream();
-        if change == Change::Transport && is_same_place && needs_login && !self.closing {
+        self.replace_due |= replacement == Some(Replacement::WhenIdle);
+        if replacement == Some(Replacement::AtOnce) {
             self.replace(cx);
         }
         // There may be more slots than before.
@@ -58,16 +56,28 @@ impl Upstream {
         self.advance_http(cx);
     }
 
+    /// Decides when a change of the configuration replaces the server.
+    fn replacement(&self, config: &UpstreamConfig, change: Change) -> Option<Replacement> {
+        if change == Change::Policies {
+            return None;
+        }
+        // The stream of a 2024-11-05 server carries the answers to its calls.
+        let needs_login = self.http.is_some() && self.availability.needs_login() && !self.has_sse_stream();
+        let is_login = needs_login && self.config.place == config.place && !self.closing;
+        Some(if is_login || self.can_be_replaced() { Replacement::AtOnce } else { Replacement::WhenIdle })
+    }
+
     /// Replaces a server whose target has changed, if no call is in flight.
     pub fn replace_when_idle(&mut self, cx: &mut Cx<'_>) {
-        if !self.replace_due || self.closing || self.in_flight() > 0 {
-            return;
+        if self.replace_due && self.can_be_replaced() {
+            self.replace(cx);
         }
-        // A child that is being started is ended once it runs.
-        if self.http.is_none() && self.link.state() == LinkState::Dialing {
-            return;
-        }
-        self.replace(cx);
+    }
+
+    /// Returns whether no call is in flight. A child that is being started is ended once it runs.
+    fn can_be_replaced(&self) -> bool {
+        let is_starting = self.http.is_none() && self.link.state() == LinkState::Dialing;
+        !self.closing && self.in_flight() == 0 && !is_starting
     }
 
     fn replace(&mut self, cx: &mut Cx<'_>) {

@@ -24,6 +24,7 @@ use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::{Event, ToolName};
 use crate::evidence::Outcome;
+use crate::moment::Moment;
 use crate::reason::Reason;
 use crate::slab::Key;
 use crate::timers::TimerId;
@@ -75,6 +76,17 @@ impl Upstream {
         if self.may_be_repeated(key) {
             self.ping_for_silence(cx);
         }
+    }
+
+    /// Handles a sign of life of a call.
+    pub(super) fn end_silence(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get_mut(key).filter(|call| call.is_silent) else { return };
+        if matches!(call.state, State::Sent(_)) {
+            cx.emit(Event::SilenceEnded { upstream: self.id, call: call.name, tool: call.tool.clone() });
+        }
+        (call.is_silent, call.renewed) = (false, cx.now);
+        self.disarm(key, cx);
+        self.arm(key, cx);
     }
 
     /// Returns whether a silent call may be sent once more.
@@ -141,10 +153,23 @@ impl Upstream {
     pub(super) fn repeat_silent_calls(&mut self, cx: &mut Cx<'_>) {
         self.silence.missed = 0;
         for key in self.calls.keys_by_age() {
-            if self.may_be_repeated(key) && self.charge(Incident::Own, cx.now) {
+            if !self.may_be_repeated(key) {
+                continue;
+            }
+            if !self.may_send_now(key, cx.now) {
+                self.ping_again_later(cx);
+            } else if self.charge(Incident::Own, cx.now) {
                 self.repeat_silent_call(key, cx);
             }
         }
+    }
+
+    /// Returns whether neither a pause nor a rate limit nor a breaker holds another attempt of this call back.
+    fn may_send_now(&self, key: Key, now: Moment) -> bool {
+        let Some(call) = self.calls.get(key) else { return false };
+        let tool = call.limited_tool.as_ref();
+        let has_slot = tool.is_none_or(|tool| self.gate.tool_limits.slot_after(tool, 0, now) <= now);
+        has_slot && self.gate.is_open(now) && !self.is_blocked(call, now)
     }
 
     fn repeat_silent_call(&mut self, key: Key, cx: &mut Cx<'_>) {
@@ -167,6 +192,12 @@ impl Upstream {
         call.first_try = Some(FirstTry(key));
         call.is_silent = false;
         call.state = State::Queued;
+        if let Some(tool) = &call.limited_tool {
+            self.gate.tool_limits.take(tool, cx.now);
+        }
+        if let Some(limit) = &mut self.gate.limit {
+            limit.try_take(cx.now);
+        }
         // The first attempt keeps its key, so that its answer is found.
         let Some(key) = self.calls.rename(key) else { return };
         self.outbox.push_call(key);

@@ -56,8 +56,8 @@ impl BoundedAttempts {
                 traffic.is_new = true;
             }
             // Refused calls are sent again once, and pauses pace them.
-            EventKind::Retried(_) if matches!(reason, Some("session_lost")) => {}
-            EventKind::Retried(own)
+            EventKind::Retried(..) if matches!(reason, Some("session_lost")) => {}
+            EventKind::Retried(_, own)
                 if (*own && !(traffic.over_http && reason == Some("unreadable")))
                     || std::mem::take(&mut traffic.is_new) =>
             {

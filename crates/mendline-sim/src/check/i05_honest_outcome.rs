@@ -44,13 +44,13 @@ fn judge(failure: &Failure, key: Key, in_doubt: u32, oracle: &Oracle) -> Result<
                 record.whole, record.runs
             ));
         }
-        "refused" if record.possibly_run() > 0 || record.runs > 0 => {
+        "refused" if record.possibly_run() > record.harmless || record.runs > 0 => {
             return Err(format!(
                 "{id} ({what}) was answered {outcome}, but it was rejected {} of {} times and ran {} times",
                 record.refused, record.whole, record.runs
             ));
         }
-        "refused" if record.refused == 0 => {
+        "refused" if record.refused + record.harmless == 0 => {
             return Err(format!("{id} ({what}) was answered {outcome}, but no server rejected it"));
         }
         "unknown" if record.possibly_run() + in_doubt + record.reported_session_lost == 0 => {

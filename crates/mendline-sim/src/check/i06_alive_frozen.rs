@@ -1,7 +1,8 @@
 //! I6 for stopped children: an idle child that does not respond is detected and replaced.
 //!
 //! Within its keep-alive interval the child is pinged twice and then ended. This applies only to an initialized child
-//! that has answered and has no open call: calls have their own deadlines.
+//! that has answered and has no open call: calls have their own deadlines. Once a call has reached its deadline, and
+//! nothing came since it was sent, the child is pinged at once, although other calls are in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use mendline_wire::{Kind, Method};
 use super::Check;
 use crate::fact::{Fact, Via};
 use crate::machine::EngineOutput;
-use crate::oracle::{Key, Oracle};
+use crate::oracle::{Key, Oracle, Verdict};
 
 /// The stopped children, and since when.
 pub(super) struct AliveFrozen {
@@ -21,12 +22,24 @@ pub(super) struct AliveFrozen {
     known: BTreeSet<LinkId>,
     out: BTreeMap<LinkId, BTreeSet<Key>>,
     frozen: BTreeMap<LinkId, Moment>,
+    /// All stopped children.
+    stopped: BTreeSet<LinkId>,
+    /// The times at which calls were handed to a child, and of its last message.
+    handed_out: BTreeMap<Key, (LinkId, Moment)>,
+    received: BTreeMap<LinkId, Moment>,
+    /// Stopped children whose call has reached its deadline, and since when.
+    overdue: BTreeMap<LinkId, Moment>,
+    /// The time for two pings.
+    two_pings: Vec<Option<Duration>>,
     /// Isolated upstreams; these are not checked.
     taken_out: BTreeSet<usize>,
 }
 
 impl AliveFrozen {
     pub(super) fn new(config: &Config) -> AliveFrozen {
+        let two_pings = |it: mendline_core::config::KeepAlive| {
+            2 * it.timeout + 2 * defaults::KEEP_ALIVE_PAUSE + Duration::from_millis(100)
+        };
         let bound = |it: mendline_core::config::KeepAlive| {
             it.interval + 2 * it.timeout + defaults::KEEP_ALIVE_PAUSE + Duration::from_millis(100)
         };
@@ -35,6 +48,11 @@ impl AliveFrozen {
             known: BTreeSet::new(),
             out: BTreeMap::new(),
             frozen: BTreeMap::new(),
+            stopped: BTreeSet::new(),
+            handed_out: BTreeMap::new(),
+            received: BTreeMap::new(),
+            overdue: BTreeMap::new(),
+            two_pings: config.upstreams.iter().map(|upstream| upstream.keep_alive.map(two_pings)).collect(),
             taken_out: BTreeSet::new(),
         }
     }
@@ -52,17 +70,30 @@ impl Check for AliveFrozen {
                     self.known.insert(*link);
                 }
                 if let Some(key) = key {
+                    self.handed_out.insert(*key, (*link, now));
                     self.frozen.remove(link);
                     self.out.entry(*link).or_default().insert(*key);
                 }
             }
-            Fact::Received { by: Via::Child(link), message: Some(message) } if self.frozen.contains_key(link) => {
+            Fact::Received { by: Via::Child(link), message } => {
+                self.received.insert(*link, now);
+                self.overdue.remove(link);
+                let Some(message) = message.filter(|_| self.frozen.contains_key(link)) else { return Ok(()) };
                 // Its last messages were still in transit.
                 if matches!(message.kind(), Kind::Result | Kind::Error | Kind::Notification | Kind::Request) {
                     self.frozen.insert(*link, now);
                 }
             }
+            Fact::Answered { key, verdict: Verdict::Failed(failure), .. } if failure.cause == "timed_out" => {
+                let Some((link, sent)) = self.handed_out.get(key) else { return Ok(()) };
+                let is_silent = self.received.get(link).is_none_or(|received| received < sent);
+                let is_watched = self.two_pings[usize::from(link.upstream.0)].is_some() && self.known.contains(link);
+                if is_silent && is_watched && self.stopped.contains(link) {
+                    self.overdue.entry(*link).or_insert(now);
+                }
+            }
             Fact::Frozen(link) => {
+                self.stopped.insert(*link);
                 let is_open = |key: &Key| oracle.of(*key).is_open();
                 let busy = self.out.get(link).is_some_and(|keys| keys.iter().any(is_open));
                 let watched = self.bound[usize::from(link.upstream.0)].is_some();
@@ -72,6 +103,8 @@ impl Check for AliveFrozen {
             }
             Fact::Continued(link) | Fact::Died(link) | Fact::Requested(EngineOutput::CloseStdin(link)) => {
                 self.frozen.remove(link);
+                self.stopped.remove(link);
+                self.overdue.remove(link);
             }
             Fact::Isolated(upstream) => {
                 self.taken_out.insert(*upstream);
@@ -79,8 +112,13 @@ impl Check for AliveFrozen {
             Fact::ManualAction(upstream) if self.taken_out.remove(upstream) => {
                 let theirs = self.frozen.iter_mut().filter(|(link, _)| usize::from(link.upstream.0) == *upstream);
                 theirs.for_each(|(_, since)| *since = now);
+                self.overdue.retain(|link, _| usize::from(link.upstream.0) != *upstream);
             }
-            Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.frozen.clear(),
+            Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => {
+                self.frozen.clear();
+                self.stopped.clear();
+                self.overdue.clear();
+            }
             Fact::Settled { .. } => {
                 let is_late = |(link, since): (&LinkId, &Moment)| {
                     let upstream = usize::from(link.upstream.0);
@@ -92,6 +130,18 @@ impl Check for AliveFrozen {
                         "{} was stopped for {:?} and is not replaced",
                         Via::Child(*link),
                         now - *since
+                    ));
+                }
+                let is_late = |(link, since): &(&LinkId, &Moment)| {
+                    let upstream = usize::from(link.upstream.0);
+                    let is_late = self.two_pings[upstream].is_some_and(|bound| now - **since > bound);
+                    is_late && !self.taken_out.contains(&upstream)
+                };
+                if let Some((link, since)) = self.overdue.iter().find(is_late) {
+                    let time = now - *since;
+                    return Err(format!(
+                        "a call of {} timed out {time:?} ago, but it is not replaced",
+                        Via::Child(*link)
                     ));
                 }
             }

@@ -1,9 +1,10 @@
 //! I7 for pings: only an idle link is pinged.
 //!
 //! No ping is sent to a child while a client call is open on it, because a server that handles one request at a time
-//! would miss it, unless an earlier call reached its deadline and nothing came since it was sent. There is one ping at a time, and at most one per second. A call counts as open only if that is
-//! certain: sent, not answered as far as the engine can know, not cancelled and not past its deadline. A child that
-//! sent a message within the ping timeout is not ended because of an unanswered ping.
+//! would miss it, unless an earlier call reached its deadline and nothing came since it was sent; the ping may still
+//! be queued when something comes. There is one ping at a time, and at most one per second. A call counts as open only
+//! if that is certain: sent, not answered as far as the engine can know, not cancelled and not past its deadline. A
+//! child that sent a message within the ping timeout is not ended because of an unanswered ping.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use mendline_wire::{Id, Kind, Message, Method};
 
 use super::Check;
 use crate::fact::{Fact, Via};
+use crate::machine::EventKind;
 use crate::oracle::{Key, Oracle};
 
 /// A second between two pings, less the time that the first one may wait for the pipe.
@@ -27,11 +29,24 @@ struct ChildPings {
     pings: BTreeSet<Id>,
     last: Option<Moment>,
     last_received: Option<Moment>,
+    /// The time of the first message after the deadline of a call passed in silence.
+    broken_silence: Option<Moment>,
 }
 
 impl ChildPings {
-    fn ping(&mut self, message: &Message, now: Moment, oracle: &Oracle) -> Result<(), String> {
-        if self.last.replace(now).is_some_and(|last| now - last < SHORTEST) {
+    /// Returns whether a call has reached its deadline, and nothing came since it was sent.
+    fn has_overdue(&self, now: Moment, oracle: &Oracle) -> bool {
+        let is_overdue = |(key, sent): &(Key, Moment)| {
+            let is_late = oracle.of(*key).due().is_some_and(|due| now >= due);
+            is_late && self.last_received.is_none_or(|received| received <= *sent)
+        };
+        self.out.values().chain(&self.doubtful).any(is_overdue)
+    }
+
+    fn ping(&mut self, message: &Message, timeout: Duration, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        // A ping that the silence held back is followed by the next one at the usual time.
+        let was_queued = self.broken_silence.is_some_and(|at| now - at < timeout);
+        if self.last.replace(now).is_some_and(|last| now - last < SHORTEST) && !was_queued {
             return Err("a child was pinged twice within a second".into());
         }
         let is_out = |key: &Key| {
@@ -39,11 +54,7 @@ impl ChildPings {
             let due = record.due();
             record.is_open() && !record.twin && !oracle.is_gone(record.client) && due.is_some_and(|due| now < due)
         };
-        let is_overdue = |(key, sent): &(Key, Moment)| {
-            let is_late = oracle.of(*key).due().is_some_and(|due| now >= due);
-            is_late && self.last_received.is_none_or(|received| received <= *sent)
-        };
-        let has_overdue = self.out.values().chain(&self.doubtful).any(is_overdue);
+        let has_overdue = was_queued || self.has_overdue(now, oracle);
         if let Some((key, _)) = self.out.values().find(|(key, _)| is_out(key)).filter(|_| !has_overdue) {
             let record = oracle.of(*key);
             return Err(format!("a child was pinged while {} ({}) was open", record.id, record.what));
@@ -87,7 +98,7 @@ impl Check for PingRate {
                 if child.last.is_some_and(|last| now - last >= timeout) {
                     child.pings.clear();
                 }
-                child.ping(message, now, oracle)
+                child.ping(message, timeout, now, oracle)
             }
             Fact::HandedOut { by: Via::Child(link), message, key: Some(key) } => {
                 let id = Id::from_raw(message.id().unwrap_or_default());
@@ -96,6 +107,9 @@ impl Check for PingRate {
             }
             Fact::Received { by: Via::Child(link), message } => {
                 let Some(child) = self.children.get_mut(link) else { return Ok(()) };
+                if child.has_overdue(now, oracle) {
+                    child.broken_silence = Some(now);
+                }
                 child.last_received = message.map(|_| now).or(child.last_received);
                 match message {
                     Some(message) if matches!(message.kind(), Kind::Result | Kind::Error) => {
@@ -113,7 +127,9 @@ impl Check for PingRate {
                 }
                 Ok(())
             }
-            Fact::Emitted(event) if event.reason == Some("unresponsive") => {
+            Fact::Emitted(event)
+                if event.reason == Some("unresponsive") && matches!(event.kind, EventKind::Moved(..)) =>
+            {
                 let Some(upstream) = event.upstream else { return Ok(()) };
                 let mut children = self.children.iter().filter(|(link, _)| usize::from(link.upstream.0) == upstream);
                 let is_responsive = |child: &ChildPings| {

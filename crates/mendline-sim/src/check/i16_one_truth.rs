@@ -90,6 +90,12 @@ impl Check for OneTruth {
                         state.out, state.own_out
                     ));
                 }
+                if state.own_silent != state.silent {
+                    return Err(format!(
+                        "upstream {upstream}: by the events {} calls are silent, by the engine {}",
+                        state.silent, state.own_silent
+                    ));
+                }
                 if !self.is_child[*upstream] {
                     return match state.link {
                         "Up" if !self.reached[*upstream] => {

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mendline_core::config::Breaker;
 use mendline_core::port::ExchangeId;
 use mendline_core::{Config, Moment};
 use mendline_wire::Kind;
@@ -44,10 +45,9 @@ struct Tool {
 }
 
 struct Upstream {
-    /// Minimum number of failures before a breaker may open.
-    least: u32,
-    /// Number of answered calls that close it.
-    enough: u32,
+    policy: Option<Breaker>,
+    /// The policies of tools that have their own.
+    tool_policies: BTreeMap<String, Option<Breaker>>,
     /// Results can be failures.
     counts_results: bool,
     failures: u32,
@@ -68,12 +68,12 @@ pub(super) struct BreakerRules {
 impl BreakerRules {
     pub(super) fn new(config: &Config) -> BreakerRules {
         let upstream = |it: &mendline_core::UpstreamConfig| Upstream {
-            least: it.breaker.map_or(u32::MAX, |policy| {
-                let share = f64::from(policy.window_calls) * (1.0 - policy.success_rate);
-                policy.failures.min(share.ceil() as u32)
-            }),
-            enough: it.breaker.map_or(1, |policy| policy.successes),
-            counts_results: it.breaker.is_some_and(|policy| policy.count_tool_errors),
+            policy: it.breaker,
+            tool_policies: it.tools.iter().filter_map(|(tool, it)| Some((tool.clone(), it.breaker?))).collect(),
+            counts_results: {
+                let own = it.tools.values().filter_map(|tool| tool.breaker.flatten());
+                own.chain(it.breaker).any(|policy| policy.count_tool_errors)
+            },
             failures: 0,
             tools: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -84,7 +84,19 @@ impl BreakerRules {
     }
 }
 
+/// Minimum number of failures before a breaker may open.
+fn least(policy: Option<Breaker>) -> u32 {
+    policy.map_or(u32::MAX, |policy| {
+        let share = f64::from(policy.window_calls) * (1.0 - policy.success_rate);
+        policy.failures.min(share.ceil() as u32)
+    })
+}
+
 impl Upstream {
+    fn policy(&self, tool: &str) -> Option<Breaker> {
+        self.tool_policies.get(tool).copied().unwrap_or(self.policy)
+    }
+
     fn observe(&mut self, what: &EventKind, now: Moment) -> Result<(), String> {
         match what {
             EventKind::Accepted(call, Some(tool)) => {
@@ -103,7 +115,7 @@ impl Upstream {
             }
             EventKind::Sent(call) => return self.send(*call, now),
             EventKind::Opened(Some(tool), open_for) => {
-                let (failures, least) = (self.failures, self.least);
+                let (failures, least) = (self.failures, least(self.policy(tool)));
                 let it = self.tools.entry(tool.clone()).or_default();
                 // The call that opens it ends right after.
                 let failures = failures - it.failures_before + 1;
@@ -145,7 +157,10 @@ impl Upstream {
     }
 
     fn send(&mut self, call: u64, now: Moment) -> Result<(), String> {
-        let (enough, is_isolated) = (self.enough, self.is_isolated);
+        let is_isolated = self.is_isolated;
+        // The number of answered calls that close it.
+        let policy = self.calls.get(&call).and_then(|tool| self.policy(tool));
+        let enough = policy.map_or(1, |policy| policy.successes);
         if is_isolated && self.calls.contains_key(&call) {
             return Err(format!("call {call} was sent to an isolated upstream"));
         }

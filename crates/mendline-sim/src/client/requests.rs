@@ -112,6 +112,7 @@ impl Client {
             whole: 0,
             refused: 0,
             overloaded: 0,
+            harmless: 0,
             reported_session_lost: 0,
             runs: 0,
             replies: Vec::new(),

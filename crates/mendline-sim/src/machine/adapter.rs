@@ -77,6 +77,7 @@ macro_rules! adapter {
                         link: folded.map_or("Idle", |it| state(it.link)),
                         open: folded.map_or(0, |it| it.open),
                         out: folded.map_or(0, |it| it.out),
+                        silent: folded.map_or(0, |it| it.silent.len() as u64),
                         dropped: folded.map_or(0, |it| it.dropped),
                         breaker: folded.map_or("Closed", |it| breaker_state(it.breaker.state)),
                         flows: folded.is_none_or(|it| {
@@ -86,6 +87,7 @@ macro_rules! adapter {
                         own_link: self.engine.link_state(id).map_or("Idle", state),
                         own_open: self.engine.open_calls(id) as u64,
                         own_out: self.engine.calls_out(id) as u64,
+                        own_silent: self.engine.silent_calls(id) as u64,
                     }
                 }
             }
@@ -364,10 +366,15 @@ macro_rules! adapter {
                         EventKind::Accepted(*call, tool.as_ref().map(|tool| tool.as_str().to_owned()))
                     }
                     Event::AttemptStarted { call, .. } => EventKind::Sent(*call),
-                    Event::CallRetried { outcome, why, .. } => {
+                    Event::CallRetried { call, outcome, why, .. } => {
                         let is_answered = *outcome == core::evidence::Outcome::Answered;
-                        EventKind::Retried(is_answered || matches!(why.name(), "unreadable" | "stream_refused"))
+                        let is_own = matches!(why.name(), "unreadable" | "stream_refused" | "timed_out");
+                        EventKind::Retried(*call, is_answered || is_own)
                     }
+                    Event::CallReturned { call, .. }
+                    | Event::VerdictAwaited { call, .. }
+                    | Event::HintsAwaited { call, .. } => EventKind::Held(*call),
+                    Event::CallSilent { call, .. } => EventKind::Silent(*call),
                     Event::VerdictReached { .. } => EventKind::Verdict,
                     Event::Isolated { .. } => EventKind::Isolated,
                     Event::Resumed { .. } => EventKind::Resumed,

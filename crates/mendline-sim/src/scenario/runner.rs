@@ -140,6 +140,7 @@ impl Runner {
             polls: 0,
             has_notice_stream: true,
             connect: (1, 1),
+            harmless: Vec::new(),
         };
         let mut profile =
             ServerProfile { work: (10, 10), progress: 0, server_requests: 0, notices: 0, odd: false, edition: 0 };

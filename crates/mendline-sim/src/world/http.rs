@@ -88,8 +88,15 @@ impl World {
         if exchange.phase != Phase::Sending || exchange.is_closed() {
             return;
         }
-        let Some(site) = &self.hosts[exchange.upstream].site else { return };
+        let Some(site) = &mut self.hosts[exchange.upstream].site else { return };
         let left = exchange.unaccepted();
+        let message = exchange.pending.as_ref().and_then(|pending| pending.message.as_ref());
+        if site.faults.swallows_next && message.is_some_and(|message| message.kind() == Kind::Request) {
+            site.faults.swallows_next = false;
+            exchange.accept(left);
+            exchange.stalled = true;
+            return self.all_sent(id, false);
+        }
         if let Some(chance) = site.faults.silent {
             // The operating system accepts everything; the peer receives nothing.
             exchange.accept(left);
@@ -210,6 +217,7 @@ impl World {
             let record = self.oracle.of_mut(key);
             record.refused += u32::from(exchange.refuses);
             record.overloaded += u32::from(exchange.overloaded);
+            record.harmless += u32::from(exchange.harmless);
             record.reported_session_lost += u32::from(exchange.reports_session_lost);
             record.whole -= u32::from(exchange.misdirected);
         }

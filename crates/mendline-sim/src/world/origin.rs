@@ -63,7 +63,11 @@ impl World {
             let is_ping = pending.message.as_ref().is_some_and(|message| message.method() == Method::Ping);
             let is_refusal = matches!(injected, InjectedResponse::Status(400 | 404, _));
             self.origins[upstream].refused_ping |= is_ping && is_refusal;
-            if injected.may_hide_execution() && self.rng.percent(40) {
+            let is_harmless = matches!(injected, InjectedResponse::Status(it, _) if site.harmless.contains(&it));
+            if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
+                it.harmless = is_harmless && injected.may_hide_execution();
+            }
+            if injected.may_hide_execution() && self.rng.percent(40) && !is_harmless {
                 pending.exchange = None;
                 self.origin_receives(upstream, pending, &site);
             }

@@ -90,6 +90,15 @@ pub struct Server {
     pub in_flight: u64,
     /// Calls that wait to be sent.
     pub waiting: u64,
+    /// Calls in flight that have had no byte for 30 s, or twice as long as their tool ever took.
+    #[serde(default)]
+    pub silent_calls: u64,
+    /// The time for which the oldest of them has had no byte.
+    #[serde(default)]
+    pub silent_for_ms: Option<u64>,
+    /// The tool that the oldest of them calls, else its method.
+    #[serde(default)]
+    pub silent_call: Option<String>,
     /// The outcomes of calls so far.
     pub calls: Calls,
     /// The latency of answered calls.

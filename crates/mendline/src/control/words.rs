@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::snapshot::{Breaker, BreakerState, Limit, Outcomes, State, StateKind};
+use super::snapshot::{Breaker, BreakerState, Limit, Outcomes, Server, State, StateKind};
 
 /// The severity of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +66,18 @@ impl State {
                 None => word.to_owned(),
             },
         }
+    }
+}
+
+impl Server {
+    /// Returns the silent calls in words, if there are any.
+    pub fn silence(&self) -> Option<String> {
+        let (silent_for, call) = (span_ms(self.silent_for_ms?), self.silent_call.as_deref().unwrap_or_default());
+        Some(match self.silent_calls {
+            0 => return None,
+            1 => format!("1 call has had no answer for {silent_for}: {call}"),
+            several => format!("{several} calls have had no answer, the oldest for {silent_for}: {call}"),
+        })
     }
 }
 

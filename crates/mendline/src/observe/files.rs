@@ -181,6 +181,7 @@ fn is_about_call(event: &Event) -> bool {
             | Event::VerdictAwaited { .. }
             | Event::HintsAwaited { .. }
             | Event::CallSilent { .. }
+            | Event::SilenceEnded { .. }
             | Event::CallAnswered { .. }
             | Event::CallFailed { .. }
             | Event::CallCancelled { .. }

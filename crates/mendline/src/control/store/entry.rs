@@ -6,7 +6,7 @@ use std::time::Duration;
 use mendline_core::config::{Dialect, RateLimit, Transport};
 use mendline_core::event::Over;
 use mendline_core::policy::breaker;
-use mendline_core::status::{BreakerStatus, Counts, UpstreamStatus};
+use mendline_core::status::{BreakerStatus, Counts, SilentCall, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
 use crate::control::snapshot::{
@@ -38,6 +38,8 @@ pub(super) struct Entry {
     /// The times at which open breakers opened: the server's (`None`) and those of tools.
     opened_at: BTreeMap<Option<String>, Duration>,
     last_error_at: Duration,
+    /// The times at which the silence of calls began; some of the calls may have ended.
+    silent_since: BTreeMap<u64, Duration>,
 }
 
 impl Entry {
@@ -59,6 +61,7 @@ impl Entry {
             paused_at: now,
             opened_at: BTreeMap::new(),
             last_error_at: now,
+            silent_since: BTreeMap::new(),
         }
     }
 
@@ -77,6 +80,10 @@ impl Entry {
         match event {
             Event::DialPlanned { .. } => self.dial_planned_at = now,
             Event::Paused { .. } => self.paused_at = now,
+            Event::CallSilent { call, silent_for, .. } => {
+                self.silent_since.retain(|call, _| self.status.silent.contains_key(call));
+                self.silent_since.insert(*call, now.saturating_sub(*silent_for));
+            }
             Event::BreakerOpened { tool, .. } => drop(self.opened_at.insert(tool.clone(), now)),
             Event::BreakerClosed { tool, .. } => drop(self.opened_at.remove(tool)),
             // A repeated reason is a new error. A change that the operator requested is no error.
@@ -101,6 +108,12 @@ impl Entry {
     pub(super) fn snapshot(&self, now: Duration, redactor: &Redactor) -> Server {
         let status = &self.status;
         let percentile = |share| status.latency.as_ref()?.per_mille(share).map(micros);
+        let silent = status.silent.iter().filter_map(|(call, it)| Some((*self.silent_since.get(call)?, it)));
+        let silent = silent.min_by_key(|(since, _)| *since);
+        let name = |it: &SilentCall| match &it.tool {
+            Some(tool) => shown(tool.as_str(), redactor),
+            None => it.method.name().unwrap_or("another method").to_owned(),
+        };
         Server {
             name: self.name.clone(),
             transport: match status.over {
@@ -123,6 +136,9 @@ impl Entry {
             },
             in_flight: status.out,
             waiting: status.open.saturating_sub(status.out),
+            silent_calls: status.silent.len() as u64,
+            silent_for_ms: silent.map(|(since, _)| millis(now.saturating_sub(since))),
+            silent_call: silent.map(|(_, it)| name(it)),
             calls: Calls {
                 tools: outcomes(&status.tool_calls),
                 other: outcomes(&status.other_calls),
@@ -258,11 +274,41 @@ fn micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use mendline_core::event::ToolName;
     use mendline_core::{LinkId, UpstreamId};
+    use mendline_wire::Method;
 
     use super::*;
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
+
+    #[test]
+    fn r12_silent_calls_have_an_age_until_they_end() {
+        let mut entry = Entry::new(&UpstreamConfig::child("notes", "npx"), Duration::ZERO);
+        let mut seen = |event: Event, seconds: u64| {
+            entry.status.apply(&event);
+            entry.note_time(&event, false, Duration::from_secs(seconds));
+            let server = entry.snapshot(Duration::from_secs(seconds + 12), &Redactor::default());
+            (server.silent_calls, server.silent_for_ms, server.silence())
+        };
+        let silent = |call, tool: Option<&str>| Event::CallSilent {
+            upstream: UPSTREAM,
+            call,
+            method: if tool.is_some() { Method::ToolsCall } else { Method::ResourcesRead },
+            tool: tool.map(ToolName::new),
+            silent_for: Duration::from_secs(30),
+        };
+        let words = |text: &str| Some(text.to_owned());
+        let one = "1 call has had no answer for 42 s: create_note";
+        assert_eq!(seen(silent(1, Some("create_note")), 100), (1, Some(42_000), words(one)));
+        let two = "2 calls have had no answer, the oldest for 52 s: create_note";
+        assert_eq!(seen(silent(2, None), 110), (2, Some(52_000), words(two)));
+        let ended = Event::SilenceEnded { upstream: UPSTREAM, call: 1, tool: None };
+        let one = "1 call has had no answer for 52 s: resources/read";
+        assert_eq!(seen(ended, 120), (1, Some(52_000), words(one)));
+        seen(Event::AttemptStarted { upstream: UPSTREAM, call: 2, attempt: 1, number: 1 }, 125);
+        assert_eq!(seen(Event::CallReturned { upstream: UPSTREAM, call: 2 }, 130), (0, None, None));
+    }
 
     #[test]
     fn t10_age_of_parked_counts_from_the_first_time() {

@@ -82,6 +82,7 @@ impl OpenCalls {
             | Event::VerdictAwaited { upstream, call, .. }
             | Event::HintsAwaited { upstream, call, .. }
             | Event::CallSilent { upstream, call, .. }
+            | Event::SilenceEnded { upstream, call, .. }
             | Event::RetryRefused { upstream, call, .. }
             | Event::ResponseResumed { upstream, call, .. } => {
                 let unlogged = self.find(*upstream, *call).and_then(Option::as_mut).filter(|it| !it.is_logged);

@@ -232,6 +232,7 @@ fn call_of(event: &Event) -> Option<u64> {
         | Event::VerdictAwaited { call, .. }
         | Event::HintsAwaited { call, .. }
         | Event::CallSilent { call, .. }
+        | Event::SilenceEnded { call, .. }
         | Event::CallRetried { call, .. }
         | Event::CallAnswered { call, .. }
         | Event::ProvisionalAnswer { call, .. }
@@ -300,7 +301,7 @@ fn members(event: &Event, object: &mut Object<'_>) {
             tool(object, name);
             object.reason(why);
         }
-        Event::CallSilent { tool: name, .. } => tool(object, name),
+        Event::CallSilent { tool: name, .. } | Event::SilenceEnded { tool: name, .. } => tool(object, name),
         Event::VerdictReached { condition, .. } => object.word("condition", condition.name()),
         Event::ResponseResumed { tool: name, resumption, .. } => {
             tool(object, name);
