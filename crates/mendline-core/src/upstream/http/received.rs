@@ -129,6 +129,15 @@ impl Upstream {
                 return self.advance_http(cx);
             }
             Purpose::SseStream => {}
+            Purpose::Look => {
+                match endpoint {
+                    Some(endpoint) => self.sse_found(id, endpoint, cx),
+                    // The endpoint is the first event of an SSE stream.
+                    None if received.is_some() => self.look_failed(true, cx),
+                    None => {}
+                }
+                return self.advance_http(cx);
+            }
             Purpose::OneWay | Purpose::CloseSession | Purpose::Dropped => return,
         }
         if let Some(received) = received {
@@ -204,6 +213,7 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) {
         let call = self.call_answered_by(purpose, &message);
+        let mut is_doubted = false;
         if let Some((key, Owner::Us(InternalRequest::Confirm))) = call {
             return self.confirmation_answered(id, key, &message, cx);
         }
@@ -235,6 +245,10 @@ impl Upstream {
             if self.reports_session_lost(id, key, &error_body) {
                 return self.refused_for_session(id, key, &error_body, cx);
             }
+            is_doubted = self.doubts_transport(id, key, &error_body, named, cx.now);
+            if is_doubted && self.doubt_error(id, key, &error_body, cx) {
+                return;
+            }
             // The first such error is a refusal, and the call is sent again; the second is the server's answer.
             let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.refused_before;
             if headers_refused && let Some(call) = self.calls.get_mut(key) {
@@ -260,7 +274,8 @@ impl Upstream {
         let Some(http) = &self.http else { return };
         let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session_number);
         let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
-        if let (Some(http), true, false, false) = (&mut self.http, call.is_some(), is_stale, is_handshake) {
+        let is_other = is_stale || is_handshake || is_doubted;
+        if let (Some(http), true, false) = (&mut self.http, call.is_some(), is_other) {
             http.note_session_answer();
         }
         if is_stale && message.kind() == Kind::Request {
