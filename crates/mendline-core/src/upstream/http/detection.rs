@@ -7,6 +7,9 @@
 //!   stream, and the calls that cannot have run, or may be repeated, are sent over it;
 //! - anything else: the refusal is handled as without the look, and the next look comes much later.
 //!
+//! The GET stream for notifications has the same URL. If the server refused it, or opened it without an endpoint, there
+//! is no SSE stream to look for.
+//!
 //! An error in the body of a response is doubted in the same way if it can be about every request. A call that is not
 //! repeatable gets such an error as its answer, because the call may have run.
 
@@ -17,7 +20,7 @@ use crate::defaults;
 use crate::event::LinkState;
 use crate::evidence::{Evidence, Reply};
 use crate::moment::Moment;
-use crate::port::{ExchangeId, HttpRequest, Reuse, Verb, Written};
+use crate::port::{Content, ExchangeId, HttpRequest, Reuse, Verb, Written};
 use crate::reason::Reason;
 use crate::slab::Key;
 use crate::timers::TimerId;
@@ -32,6 +35,8 @@ use crate::upstream::internal::InternalRequest;
 pub(super) struct Detection {
     /// A request besides the handshake was answered over Streamable HTTP.
     proven: bool,
+    /// A GET at the URL was refused, or opened a stream without an endpoint.
+    has_no_sse: bool,
     look: Option<Look>,
     /// The earliest time of the next look.
     not_before: Moment,
@@ -63,6 +68,24 @@ impl Http {
     /// Records an answer to a request besides the handshake.
     pub(super) fn prove_transport(&mut self) {
         self.detection.proven = true;
+    }
+
+    /// Records the status of the GET stream for notifications.
+    pub(super) fn note_get(&mut self, id: ExchangeId) {
+        let Some(exchange) = self.exchanges.get(&id) else { return };
+        self.detection.has_no_sse = match exchange.status {
+            // A legacy SSE server sends its endpoint together with the head.
+            Some(200..300) => exchange.content == Content::Events,
+            // Perhaps only the session is unknown.
+            Some(404) => exchange.session_named.is_none(),
+            Some(status) => matches!(status, 400 | 405 | 406 | 410 | 415 | 501),
+            None => false,
+        };
+    }
+
+    /// Records an endpoint in the GET stream for notifications: the URL offers legacy SSE too.
+    pub(super) fn note_offered_sse(&mut self) {
+        self.detection.has_no_sse = false;
     }
 
     /// Returns whether a GET looks for an SSE stream.
@@ -105,7 +128,7 @@ pub(in crate::upstream) fn denies_transport(verdict: &Verdict, exchange: &Exchan
 
 impl Upstream {
     fn may_look(&self, now: Moment) -> bool {
-        let is_due = |http: &Http| http.is_unproven() && http.detection.not_before <= now;
+        let is_due = |http: &Http| http.is_unproven() && !http.detection.has_no_sse && http.detection.not_before <= now;
         self.session.is_initialized() && !self.closing && self.http.as_ref().is_some_and(is_due)
     }
 

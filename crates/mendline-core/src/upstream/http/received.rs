@@ -88,6 +88,9 @@ impl Upstream {
         if is_new && !is_sse {
             self.handle_reachable(cx);
         }
+        if let (Purpose::Notices, Some(http)) = (purpose, &mut self.http) {
+            http.note_get(id);
+        }
         if purpose == Purpose::OneWay {
             self.note_accepted(id, head.status, cx);
         }
@@ -115,6 +118,7 @@ impl Upstream {
                     return;
                 }
             }
+            Purpose::Notices if endpoint.is_some() => return http.note_offered_sse(),
             Purpose::Notices => {
                 if !http.notices.stream.note(event_id, retry, received.is_some()) {
                     if received.is_some() {
