@@ -132,11 +132,11 @@ impl Upstream {
         self.session.is_initialized() && !self.closing && self.http.as_ref().is_some_and(is_due)
     }
 
-    /// Returns whether the response to a call, other than that of this exchange, has begun.
-    fn is_being_answered(&self, except: ExchangeId) -> bool {
+    /// Returns whether the response to a call has begun.
+    fn is_being_answered(&self) -> bool {
         let Some(http) = &self.http else { return false };
-        http.exchanges.iter().any(|(id, it)| match (it.purpose, it.status) {
-            (Purpose::Call(key), Some(200..300)) => *id != except && self.is_clients(key),
+        http.exchanges().any(|it| match (it.purpose, it.status) {
+            (Purpose::Call(key), Some(200..300)) => self.is_clients(key),
             _ => false,
         })
     }
@@ -191,7 +191,7 @@ impl Upstream {
     /// Handles the endpoint in the stream of a look: the transport is legacy SSE.
     pub(super) fn sse_found(&mut self, id: ExchangeId, endpoint: String, cx: &mut Cx<'_>) {
         let is_linked = matches!(self.link.state(), LinkState::Up | LinkState::Dialing);
-        let is_answering = self.is_being_answered(id);
+        let is_answering = self.is_being_answered();
         let Some(http) = &mut self.http else { return };
         if !http.is_unproven() || is_answering || !is_linked {
             // A call is answered now, or the link is gone.

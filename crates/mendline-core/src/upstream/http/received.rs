@@ -158,6 +158,10 @@ impl Upstream {
     fn handle_http_received(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
         let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         let purpose = exchange.purpose;
+        if purpose == Purpose::Look {
+            // Only the endpoint of an event stream counts.
+            return;
+        }
         let refused = exchange.status.is_some_and(|status| status >= 400);
         let exchange_is_page = exchange.content != Content::Events;
         let is_mislabelled = exchange.content == Content::Other && matches!(received, Received::Message(_));
