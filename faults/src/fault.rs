@@ -39,6 +39,7 @@ mod m69_era_flip;
 mod m72_list_hangs;
 mod newline_after;
 mod notification_answered;
+mod only_handshake_at_sse_url;
 mod pretty_json;
 mod s42_sse_split_crlf_bom;
 mod s43_event_over_limit;
@@ -127,6 +128,7 @@ pub const ALL: &[&Fault] = &[
     &truncated_json::FAULT,
     &wrong_content_type::FAULT,
     &endpoint_elsewhere::FAULT,
+    &only_handshake_at_sse_url::FAULT,
     &m62_unknown_id::FAULT,
     &m63_duplicate_response::FAULT,
     &m64_late_response::FAULT,

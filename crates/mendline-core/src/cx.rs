@@ -26,6 +26,8 @@ pub enum Alarm {
     Notices(UpstreamId),
     /// The server did not finish the handshake in time: it named no endpoint, or did not accept `initialized`.
     Handshake(UpstreamId),
+    /// The server did not answer the GET that looks for its SSE stream in time.
+    Look(UpstreamId),
     /// The server did not accept a notification or an answer in time.
     OneWay(UpstreamId),
     /// POSTs whose SSE stream is gone did not end in time.

@@ -188,6 +188,8 @@ pub const PROBE_DELAY: Duration = Duration::from_millis(25);
 pub const PROBE_PAUSE: Duration = Duration::from_secs(1);
 /// The time that a server has to answer a probe.
 pub const PROBE: Duration = Duration::from_secs(5);
+/// The interval at which a server that has answered only its handshake is tested for an SSE stream.
+pub const LOOK_PAUSE: Duration = Duration::from_secs(60);
 /// The first interval at which a server that needs a login is probed; it doubles …
 pub const LOGIN_PROBE: Duration = Duration::from_secs(2);
 /// … up to this one: a person may log in at any time.

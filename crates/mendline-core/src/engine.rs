@@ -186,6 +186,7 @@ impl Engine {
                 Alarm::KeepAlive(upstream) => self.with_upstream(upstream, Upstream::handle_keep_alive),
                 Alarm::Notices(upstream) => self.with_upstream(upstream, Upstream::handle_notices_timer),
                 Alarm::Handshake(upstream) => self.with_upstream(upstream, Upstream::handle_handshake_timer),
+                Alarm::Look(upstream) => self.with_upstream(upstream, Upstream::handle_look_timer),
                 Alarm::OneWay(upstream) => self.with_upstream(upstream, Upstream::handle_one_way_timer),
                 Alarm::Orphans(upstream) => self.with_upstream(upstream, Upstream::handle_orphans_timer),
                 Alarm::Close(upstream) => self.with_upstream(upstream, Upstream::handle_close_timer),

@@ -254,6 +254,7 @@ fn r15_session_answering_only_handshake_is_retried_with_backoff() {
 #[test]
 fn server_without_session_cannot_lose_it() {
     let (mut stage, _notices) = initialized_without_session();
+    stage.use_session();
     stage.client_sends(&call(1, "create_note"));
     let seen = stage.next_sent();
     refuse(&mut stage, &seen, 404, -32000, "Session not found", true);

@@ -449,6 +449,10 @@ fn session_refused_by_get_is_not_used_for_calls() {
     stage.status(get_stream.id, 404, Content::Empty, None);
     stage.end(get_stream.id, ExchangeEnd::Complete);
     stage.confirm_loss(404);
+    let look = stage.next_sent();
+    assert_eq!((look.ask.verb, look.header("mcp-session-id")), (Verb::Get, None), "it may be a legacy SSE server");
+    stage.status(look.id, 405, Content::Empty, None);
+    stage.end(look.id, ExchangeEnd::Complete);
     stage.client_sends(&call(1, "create_note"));
     stage.next_request();
     stage.answer_initialize("s2");

@@ -6,7 +6,7 @@ use mendline_faults::fault::{self, Runs};
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
 use serde_json::{Value, json};
 
-use crate::client::{Client, Connection, End, Reply, TIMEOUT, call, request};
+use crate::client::{Client, Connection, End, Reply, TIMEOUT, call, initialize, request};
 
 /// A server with one rule and a legacy client with a session.
 async fn start(rule: Rule) -> (Server, Client) {
@@ -288,6 +288,16 @@ async fn endpoint_is_at_a_foreign_origin() {
     let endpoint = connection.events(&mut reply, 1).await.remove(0).data.unwrap();
     let elsewhere = format!("http://{}/messages?", server.elsewhere());
     assert!(endpoint.starts_with(elsewhere.as_bytes()), "{endpoint:?}");
+}
+
+#[tokio::test]
+async fn only_handshake_is_answered_at_the_sse_url() {
+    let (_server, client) = start(Rule::new("only_handshake_at_sse_url")).await;
+    let client = Client { path: "/sse".to_owned(), session: None, ..client };
+    let handshake = client.send(&initialize()).await;
+    assert_eq!(handshake.messages()[0]["result"]["serverInfo"]["name"], "mendline-faults");
+    let list = client.send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" })).await;
+    assert_eq!(list.messages()[0]["error"]["code"], -32600);
 }
 
 #[tokio::test]

@@ -62,6 +62,39 @@ fn sse_server_is_detected() {
 }
 
 #[test]
+fn r27_sse_url_that_answers_the_handshake_is_used_over_sse() {
+    for value in [json!(null), json!(404), json!(405), json!(400)] {
+        let site = Site::start(json_answers());
+        site.add_fault(Rule::new("only_handshake_at_sse_url").value(value.clone()));
+        let mut client = initialized(&site.sse_url(), &[]);
+        client.request("list", "tools/list", &json!({}));
+        let listed = client.answer("list");
+        assert!(listed["result"]["tools"].is_array(), "{value}: {listed}");
+        works(&mut client);
+        // The SSE stream is lost: the next one is opened without a POST at its URL.
+        let posts = || site.oracle().seen().iter().filter(|seen| seen.path == "/sse" && seen.verb == "POST").count();
+        let (before, opened) = (posts(), site.counts().sessions_opened);
+        site.forget_sessions();
+        site.until("the next stream is open", |counts| counts.sessions_opened > opened);
+        let result = client.result("z", "create_note", &json!({ "key": "z" }));
+        assert_eq!(result["content"][0]["text"], "wrote z", "{value}: {result}");
+        assert_eq!((posts(), site.executions("w"), site.executions("z")), (before, 1, 1), "{value}");
+        leave(client);
+    }
+}
+
+#[test]
+fn r27_refused_unsafe_call_at_sse_url_runs_once() {
+    let site = Site::start(json_answers());
+    site.add_fault(Rule::new("only_handshake_at_sse_url").value(404));
+    let mut client = initialized(&site.sse_url(), &[]);
+    let result = client.result("a", "create_note", &json!({ "key": "k" }));
+    assert_eq!(result["content"][0]["text"], "wrote k", "{result}");
+    assert_eq!(site.executions("k"), 1);
+    leave(client);
+}
+
+#[test]
 fn configured_sse_transport_tries_no_other() {
     let site = Site::start(json_answers());
     let mut client = initialized(&site.sse_url(), &["--transport", "sse"]);

@@ -295,6 +295,19 @@ impl Upstream {
         }
     }
 
+    /// The server is found to use another transport: the calls that wait for the verdict are sent over it.
+    pub(super) fn resolved_by_sse(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.availability.timer);
+        self.availability.step = ProbeStep::First;
+        self.close_probed_session(cx);
+        self.availability.failed.clear();
+        if std::mem::take(&mut self.availability.condition) != Condition::Available {
+            self.availability.verdicts += 1;
+            cx.emit(Event::VerdictReached { upstream: self.id, condition: Condition::Available });
+        }
+        self.resolve(Condition::Away, cx);
+    }
+
     /// The server is away: repeatable and unsent calls wait, and the link paces the probes.
     pub(super) fn away(&mut self, why: Reason, cx: &mut Cx<'_>) {
         self.availability.step = ProbeStep::First;

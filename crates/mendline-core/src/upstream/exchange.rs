@@ -29,6 +29,8 @@ pub enum Purpose {
     Notices,
     /// The stream of a legacy SSE server, which carries all its messages.
     SseStream,
+    /// A GET that looks for such a stream.
+    Look,
     /// The DELETE that ends a session.
     CloseSession,
     /// None any more; only its end is awaited.
@@ -244,7 +246,9 @@ fn judge_status(
         // run.
         _ if exchange.resumes => Verdict::Settle(Evidence::SILENCE, answered()),
         // The endpoint ended with its SSE stream, perhaps before a handshake.
-        404 if around.is_orphan => Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, answered()),
+        404..=406 | 415 if around.is_orphan => {
+            Verdict::Settle(Evidence { written, reply: Reply::SessionGone }, answered())
+        }
         // An error body that names the session was handled when it arrived.
         404 if around.reports_lost(exchange) && exchange.error_body.is_none() => {
             Verdict::SessionReportedLost(answered())

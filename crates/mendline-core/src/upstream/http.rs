@@ -5,7 +5,8 @@
 //! Streamable HTTP makes one POST per message; the answer comes in its response, as JSON or at the end of an event
 //! stream. A stream that breaks after it has named an event is *resumed* by a GET, never sent again. Legacy SSE has one
 //! long GET, the *SSE stream*, which carries all answers; POSTs only send. The transport is detected with the first
-//! call: after 400, 404 or 405 without JSON-RPC the SSE stream is tried.
+//! call: after 400, 404 or 405 without JSON-RPC the SSE stream is tried. [`detection`] tries it after the handshake too,
+//! until another request was answered.
 //!
 //! # The state of the link
 //!
@@ -19,6 +20,7 @@
 //! legacy SSE, [`notices`] is the GET for messages of the server. [`one_way`] sends notifications and answers,
 //! [`params`] maps arguments to headers.
 
+mod detection;
 mod ends;
 mod notices;
 mod one_way;
@@ -35,6 +37,8 @@ use std::sync::Arc;
 
 use mendline_wire::{Method, headers, meta};
 
+use self::detection::Detection;
+pub(super) use self::detection::{LookFor, denies_transport};
 use self::notices::Notices;
 use self::one_way::FreeSlots;
 use self::params::Params;
@@ -64,6 +68,7 @@ pub struct Http {
     dialect: Dialect,
     /// The refusal of one transport, while the other is tried.
     refused: Option<Reason>,
+    detection: Detection,
     /// In boxes: a tree that is emptied and refilled with every call should have small nodes.
     exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
     made: u64,
@@ -120,6 +125,7 @@ impl Http {
             configured: dialect,
             dialect,
             refused: None,
+            detection: Detection::default(),
             exchanges: BTreeMap::new(),
             made: 0,
             session: None,
@@ -147,6 +153,7 @@ impl Http {
     /// Resets the state for another target.
     pub fn reset(&mut self, dialect: Dialect) {
         (self.configured, self.dialect, self.refused) = (dialect, dialect, None);
+        self.detection = Detection::default();
         (self.supports_modern, self.content_type_reported) = (false, false);
         (self.params, self.endpoint) = (Params::default(), None);
         self.refused_pings = RefusedPings::default();
@@ -280,6 +287,7 @@ impl Upstream {
         if http.is_probing()
             || self.handshake_in_flight()
             || self.probe_in_flight()
+            || http.looks_for_sse()
             || self.outbox.any(|out| slots.has_room_for(out))
         {
             return;
@@ -416,6 +424,7 @@ impl Upstream {
     pub(super) fn close_http(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.release(cx);
+        http.drop_look(cx);
         cx.disarm(&mut http.orphans_timer);
         cx.disarm(&mut http.one_way_timer);
         self.end_notices(cx);

@@ -117,6 +117,7 @@ impl Upstream {
         }
         self.sort_waiting();
         if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {
+            http.drop_look(cx);
             http.reset(dialect);
         }
     }

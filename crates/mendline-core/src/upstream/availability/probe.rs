@@ -12,6 +12,7 @@ use mendline_wire::{Kind, Message, headers, meta};
 use super::{Condition, Sign, discover, sign};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
+use crate::event::LinkState;
 use crate::policy::gradual::Gradual;
 use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use crate::reason::{LossReason, Reason};
@@ -19,7 +20,7 @@ use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
 use crate::upstream::exchange::{Exchange, Purpose, Verdict};
-use crate::upstream::http::{Http, params};
+use crate::upstream::http::{Http, LookFor, denies_transport, params};
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::keepalive::ping;
 
@@ -152,7 +153,23 @@ impl Upstream {
             // Another response was the verdict.
             return;
         }
+        let is_denial = denies_transport(&verdict, exchange);
         let why = verdict.reason();
+        if is_denial && self.look_for_sse(LookFor::Probe(sign, why.clone()), cx) {
+            return;
+        }
+        self.probe_failed(sign, why, cx);
+    }
+
+    /// Handles a probe that was refused, after a GET found no SSE stream.
+    pub(in crate::upstream) fn probe_failed_after_look(&mut self, sign: Sign, why: Reason, cx: &mut Cx<'_>) {
+        let is_linked = matches!(self.link.state(), LinkState::Up | LinkState::Dialing);
+        if is_linked && self.availability.condition != Condition::Available {
+            self.probe_failed(sign, why, cx);
+        }
+    }
+
+    fn probe_failed(&mut self, sign: Sign, why: Reason, cx: &mut Cx<'_>) {
         match sign {
             Sign::LoginRequired => self.login_required(&why, cx),
             Sign::Overloaded => self.probe_overloaded(cx),

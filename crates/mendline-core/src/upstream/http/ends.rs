@@ -37,6 +37,8 @@ impl Upstream {
                     self.post_one_way(OneWay { lost: one_way.lost + 1, ..one_way }, cx);
                 }
             }
+            // The result of the look decides.
+            Purpose::OneWay if http.pending_initialized == Some(id) && http.looks_for_sse() => {}
             Purpose::OneWay if http.pending_initialized == Some(id) => {
                 let why = match how {
                     ExchangeEnd::NoConnection(why) => why.clone().into(),
@@ -53,6 +55,7 @@ impl Upstream {
             Purpose::OneWay => self.one_way_ended(&exchange, how, written, cx),
             Purpose::Notices => self.notices_ended(&exchange, cx),
             Purpose::SseStream => self.sse_stream_ended(&exchange, how, cx),
+            Purpose::Look => self.look_failed(exchange.status.is_some(), cx),
             Purpose::CloseSession | Purpose::Dropped => {}
         }
         self.close_session(cx);

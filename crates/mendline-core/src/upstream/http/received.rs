@@ -88,6 +88,9 @@ impl Upstream {
         if is_new && !is_sse {
             self.handle_reachable(cx);
         }
+        if let (Purpose::Notices, Some(http)) = (purpose, &mut self.http) {
+            http.note_get(id);
+        }
         if purpose == Purpose::OneWay {
             self.note_accepted(id, head.status, cx);
         }
@@ -115,6 +118,7 @@ impl Upstream {
                     return;
                 }
             }
+            Purpose::Notices if endpoint.is_some() => return http.note_offered_sse(),
             Purpose::Notices => {
                 if !http.notices.stream.note(event_id, retry, received.is_some()) {
                     if received.is_some() {
@@ -129,6 +133,15 @@ impl Upstream {
                 return self.advance_http(cx);
             }
             Purpose::SseStream => {}
+            Purpose::Look => {
+                match endpoint {
+                    Some(endpoint) => self.sse_found(id, endpoint, cx),
+                    // The endpoint is the first event of an SSE stream.
+                    None if received.is_some() => self.look_failed(true, cx),
+                    None => {}
+                }
+                return self.advance_http(cx);
+            }
             Purpose::OneWay | Purpose::CloseSession | Purpose::Dropped => return,
         }
         if let Some(received) = received {
@@ -145,6 +158,10 @@ impl Upstream {
     fn handle_http_received(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
         let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         let purpose = exchange.purpose;
+        if purpose == Purpose::Look {
+            // Only the endpoint of an event stream counts.
+            return;
+        }
         let refused = exchange.status.is_some_and(|status| status >= 400);
         let exchange_is_page = exchange.content != Content::Events;
         let is_mislabelled = exchange.content == Content::Other && matches!(received, Received::Message(_));
@@ -204,6 +221,7 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) {
         let call = self.call_answered_by(purpose, &message);
+        let mut is_doubted = false;
         if let Some((key, Owner::Us(InternalRequest::Confirm))) = call {
             return self.confirmation_answered(id, key, &message, cx);
         }
@@ -235,6 +253,10 @@ impl Upstream {
             if self.reports_session_lost(id, key, &error_body) {
                 return self.refused_for_session(id, key, &error_body, cx);
             }
+            is_doubted = self.doubts_transport(id, key, &error_body, named, cx.now);
+            if is_doubted && self.doubt_error(id, key, &error_body, cx) {
+                return;
+            }
             // The first such error is a refusal, and the call is sent again; the second is the server's answer.
             let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.refused_before;
             if headers_refused && let Some(call) = self.calls.get_mut(key) {
@@ -260,7 +282,8 @@ impl Upstream {
         let Some(http) = &self.http else { return };
         let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session_number);
         let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
-        if let (Some(http), true, false, false) = (&mut self.http, call.is_some(), is_stale, is_handshake) {
+        let is_other = is_stale || is_handshake || is_doubted;
+        if let (Some(http), true, false) = (&mut self.http, call.is_some(), is_other) {
             http.note_session_answer();
         }
         if is_stale && message.kind() == Kind::Request {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mendline_wire::{Message, Method};
 
-use super::{Http, Refusal};
+use super::{Http, LookFor, Refusal};
 use crate::config::Dialect;
 use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
@@ -52,9 +52,13 @@ impl Upstream {
         let (session_number, named) = (exchange.session_number, exchange.session_named.is_some());
         let held = http.pending_initialized == Some(id);
         // A session that is unknown when its handshake completes was never created.
+        let why = || HandshakeError::InitializedRejected { status: Some(status) }.into();
+        if held && status == 404 && named && self.look_for_sse(LookFor::Initialized(why()), cx) {
+            return;
+        }
+        let Some(http) = &mut self.http else { return };
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
-            let why = HandshakeError::InitializedRejected { status: Some(status) };
-            return self.handshake_incomplete(why.into(), cx);
+            return self.handshake_incomplete(why(), cx);
         }
         if held {
             http.release(cx);

@@ -17,7 +17,7 @@
 
 use mendline_wire::{Id, Kind, Message};
 
-use super::Http;
+use super::{Http, LookFor};
 use crate::config::Dialect;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -61,7 +61,7 @@ impl Refusal {
         })
     }
 
-    fn with(status: u16, code: i64, words: &str) -> Refusal {
+    pub(super) fn with(status: u16, code: i64, words: &str) -> Refusal {
         Refusal { status, code: Some(code), names_session: names_session(words) }
     }
 
@@ -97,6 +97,15 @@ pub(super) struct Suspicion {
     pings: u32,
     /// The stream for notifications reported it.
     by_notices: bool,
+    about: About,
+}
+
+/// The subject of a suspicion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Session,
+    /// An error that can be the refusal of every request, see [`super::detection`].
+    Transport,
 }
 
 /// The value of a refused ping as evidence.
@@ -124,6 +133,7 @@ impl Http {
     /// Records an answer in the current session, other than that of the handshake.
     pub(super) fn note_session_answer(&mut self) {
         self.has_answered = true;
+        self.prove_transport();
         if self.refused_pings == RefusedPings::In(self.session_number) {
             self.refused_pings = RefusedPings::InLiveSession;
         }
@@ -208,11 +218,39 @@ impl Upstream {
             return;
         }
         if let Some(suspicion) = &mut http.suspicion {
+            suspicion.about = About::Session;
             return suspicion.refused.extend(refused);
         }
+        self.suspect_session(refusal, refused, About::Session, cx);
+    }
+
+    /// Handles an error that can be the refusal of every request. The refused call waits for the confirmation.
+    pub(super) fn error_doubted(
+        &mut self,
+        session_number: u32,
+        refusal: Refusal,
+        call: Option<(Key, &ErrorBody)>,
+        cx: &mut Cx<'_>,
+    ) {
+        let why = |error: &ErrorBody| Reason::ErrorBody { message: error.words.clone() };
+        let refused = call.map(|(key, error)| Refused { key, refusal, answer: answer_of(error, key), why: why(error) });
+        let is_current = self.is_current_session(session_number);
+        match self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
+            Some(suspicion) => suspicion.refused.extend(refused),
+            None if is_current => self.suspect_session(refusal, refused, About::Transport, cx),
+            None => {
+                if let Some(answer) = refused.and_then(|refused| refused.answer) {
+                    self.pass_on(answer, cx);
+                }
+            }
+        }
+    }
+
+    fn suspect_session(&mut self, refusal: Refusal, refused: Option<Refused>, about: About, cx: &mut Cx<'_>) {
+        let Some(http) = &mut self.http else { return };
         let is_pointless = http.refused_pings == RefusedPings::InLiveSession;
         http.suspicion =
-            Some(Suspicion { refusal, refused: refused.into_iter().collect(), pings: 0, by_notices: false });
+            Some(Suspicion { refusal, refused: refused.into_iter().collect(), pings: 0, by_notices: false, about });
         if is_pointless {
             return self.settle_suspicion(Finding::CannotBeConfirmed, cx);
         }
@@ -274,7 +312,11 @@ impl Upstream {
 
     /// Returns whether an exchange belongs to the current session.
     pub(in crate::upstream) fn is_current(&self, exchange: &Exchange) -> bool {
-        self.http.as_ref().is_some_and(|http| http.session_number == exchange.session_number)
+        self.is_current_session(exchange.session_number)
+    }
+
+    fn is_current_session(&self, number: u32) -> bool {
+        self.http.as_ref().is_some_and(|http| http.session_number == number)
     }
 
     /// Handles a confirming ping without an answer.
@@ -301,10 +343,44 @@ impl Upstream {
         suspicion.refused.remove(at).answer
     }
 
+    /// Handles a confirmed refusal on a server without an SSE stream.
+    pub(super) fn confirmed_without_sse(&mut self, cx: &mut Cx<'_>) {
+        self.settle_confirmed(Finding::Lost, cx);
+    }
+
+    /// Sends the refused calls again over the SSE stream that was found.
+    pub(super) fn refused_before_sse(&mut self, cx: &mut Cx<'_>) {
+        let Some(http) = &mut self.http else { return };
+        let Some(suspicion) = http.suspicion.take() else { return };
+        let session_number = http.session_number;
+        for refused in suspicion.refused {
+            self.settle_refused(refused, Finding::Lost, session_number, cx);
+        }
+        self.sort_waiting();
+    }
+
     fn settle_suspicion(&mut self, finding: Finding, cx: &mut Cx<'_>) {
+        let is_open = self.http.as_ref().is_some_and(|http| http.suspicion.is_some());
+        if is_open && finding == Finding::Lost && self.look_for_sse(LookFor::Confirmation, cx) {
+            return;
+        }
+        self.settle_confirmed(finding, cx);
+    }
+
+    fn settle_confirmed(&mut self, finding: Finding, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
         let (session_number, was_made) = (http.session_number, http.has_answered);
+        if suspicion.about == About::Transport {
+            // Only the server's answer is left.
+            if finding == Finding::Alive {
+                http.note_session_answer();
+            }
+            for answer in suspicion.refused.into_iter().filter_map(|refused| refused.answer) {
+                self.pass_on(answer, cx);
+            }
+            return self.promote(cx);
+        }
         for refused in suspicion.refused {
             self.settle_refused(refused, finding, session_number, cx);
         }
