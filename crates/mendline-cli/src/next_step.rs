@@ -99,7 +99,9 @@ fn repair(id: &str, server: &Server) -> String {
 
 #[cfg(test)]
 mod tests {
-    use mendline::control::snapshot::{Breaker, Calls, Connection, Latency, Limit, State, ToolBreaker, TransportKind};
+    use mendline::control::snapshot::{
+        Breaker, Calls, Connection, Latency, Limit, Lists, State, ToolBreaker, TransportKind,
+    };
 
     use super::*;
 
@@ -125,6 +127,7 @@ mod tests {
             silent_calls: 0,
             silent_for_ms: None,
             silent_call: None,
+            lists: Lists::default(),
             calls: Calls::default(),
             latency: Latency::default(),
             connection: Connection::default(),

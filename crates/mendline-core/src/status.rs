@@ -88,6 +88,10 @@ pub struct UpstreamStatus {
     pub slowed: u64,
     /// Messages dropped.
     pub dropped: u64,
+    /// Changes of lists of which the client was notified.
+    pub lists_changed: u64,
+    /// Apparent changes of lists of which the client was not notified.
+    pub list_changes_hidden: u64,
     /// The durations of answered tool calls, if there are any.
     pub latency: Option<Box<Histogram>>,
     /// The changed configuration, if it was changed.
@@ -255,6 +259,8 @@ impl UpstreamStatus {
             Event::RetryRefused { .. } => self.retries_refused += 1,
             Event::RateLimited { .. } => self.slowed += 1,
             Event::MessageDropped { .. } => self.dropped += 1,
+            Event::ListChanged { .. } => self.lists_changed += 1,
+            Event::ListChangeHidden { .. } => self.list_changes_hidden += 1,
 
             Event::LinkStateChanged { from, to, why, over, .. } => self.move_link(*from, *to, why.as_ref(), *over),
             Event::DialPlanned { attempt, most, wait, .. } => {

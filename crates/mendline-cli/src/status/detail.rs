@@ -59,6 +59,9 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
     if calls.retries_refused > 0 {
         line("", format!("{} not retried: the retry budget was spent", calls.retries_refused))?;
     }
+    if let Some(changes) = server.lists.words() {
+        line("lists", changes)?;
+    }
     line("now", format!("{} in flight, {} waiting", server.in_flight, server.waiting))?;
     if let Some(silence) = server.silence() {
         line("", silence)?;

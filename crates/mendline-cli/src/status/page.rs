@@ -266,7 +266,7 @@ pub(super) fn size(memory: Memory) -> String {
 #[cfg(test)]
 mod tests {
     use mendline::control::snapshot::{
-        Breaker, Calls, ClientInfo, Connection, LastError, Latency, Limit, Outcomes, ProcessInfo, Rate, State,
+        Breaker, Calls, ClientInfo, Connection, LastError, Latency, Limit, Lists, Outcomes, ProcessInfo, Rate, State,
     };
 
     use super::*;
@@ -287,6 +287,7 @@ mod tests {
             silent_calls: 0,
             silent_for_ms: None,
             silent_call: None,
+            lists: Lists::default(),
             calls: Calls { tools: Outcomes { ok: 412, ..Outcomes::default() }, ..Calls::default() },
             latency: Latency { count: 412, p50_us: Some(1_200), p95_us: Some(8_000), p99_us: Some(40_000) },
             connection: Connection { dials: 1, child: Some(4711), ..Connection::default() },

@@ -39,6 +39,7 @@ pub(crate) fn lines(row: &Row, model: &Model, width: usize) -> Vec<Fact> {
             page.put("connection", Tone::Plain, connection(server));
             page.put("calls", Tone::Plain, calls(server));
             page.put("silent", Tone::Warning, server.silence());
+            page.put("lists", Tone::Plain, server.lists.words());
             page.put("latency", Tone::Plain, latency(server));
             page.put("breaker", Tone::Plain, breaker(server));
             page.put("limit", Tone::Plain, limit(&server.limit));

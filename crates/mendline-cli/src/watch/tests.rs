@@ -1,8 +1,8 @@
 //! The screen, driven by polls, events and keys.
 
 use mendline::control::snapshot::{
-    Breaker, BreakerState, Calls, ClientInfo, Connection, LastError, Latency, Limit, Outcomes, ParentInfo, ProcessInfo,
-    Rate, Server, State, StateKind, ToolBreaker, TransportKind, VERSION,
+    Breaker, BreakerState, Calls, ClientInfo, Connection, LastError, Latency, Limit, Lists, Outcomes, ParentInfo,
+    ProcessInfo, Rate, Server, State, StateKind, ToolBreaker, TransportKind, VERSION,
 };
 use mendline::control::{Command, EventRecord, Level, QueryError, Snapshot};
 use proptest::prelude::*;
@@ -45,6 +45,7 @@ fn server(name: &str) -> Server {
         silent_calls: 0,
         silent_for_ms: None,
         silent_call: None,
+        lists: Lists::default(),
         calls: Calls { tools: Outcomes { ok: 120, ..Outcomes::default() }, ..Calls::default() },
         latency: Latency { count: 120, p50_us: Some(1_250), p95_us: Some(8_400), p99_us: Some(43_000) },
         connection: Connection { dials: 1, took_ms: Some(80), child: None, ..Connection::default() },

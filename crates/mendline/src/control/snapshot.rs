@@ -101,12 +101,26 @@ pub struct Server {
     pub silent_call: Option<String>,
     /// The outcomes of calls so far.
     pub calls: Calls,
+    /// The changes of its lists.
+    #[serde(default)]
+    pub lists: Lists,
     /// The latency of answered calls.
     pub latency: Latency,
     /// Statistics of its connections.
     pub connection: Connection,
     /// The last error, if there was one.
     pub last_error: Option<LastError>,
+}
+
+/// The changes of the lists of tools, prompts and resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lists {
+    /// Changes of which the client was notified.
+    pub changed: u64,
+    /// Apparent changes of which it was not notified: nothing was different, entries were missing for a short time, or
+    /// only the order was different.
+    pub changes_hidden: u64,
 }
 
 /// The transport of a server.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::snapshot::{Breaker, BreakerState, Limit, Outcomes, Server, State, StateKind};
+use super::snapshot::{Breaker, BreakerState, Limit, Lists, Outcomes, Server, State, StateKind};
 
 /// The severity of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +78,19 @@ impl Server {
             1 => format!("1 call has had no answer for {silent_for}: {call}"),
             several => format!("{several} calls have had no answer, the oldest for {silent_for}: {call}"),
         })
+    }
+}
+
+impl Lists {
+    /// Returns the changes in words, if there were any: `2 changed, 14 changes hidden`.
+    pub fn words(&self) -> Option<String> {
+        let Lists { changed, changes_hidden } = *self;
+        let hidden = match changes_hidden {
+            0 => String::new(),
+            1 => ", 1 change hidden".to_owned(),
+            several => format!(", {several} changes hidden"),
+        };
+        (changed + changes_hidden > 0).then(|| format!("{changed} changed{hidden}"))
     }
 }
 

@@ -10,8 +10,8 @@ use mendline_core::status::{BreakerStatus, Counts, SilentCall, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
 use crate::control::snapshot::{
-    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Outcomes, Rate, Server, State, StateKind,
-    ToolBreaker, TransportKind,
+    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Lists, Outcomes, Rate, Server, State,
+    StateKind, ToolBreaker, TransportKind,
 };
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
@@ -148,6 +148,7 @@ impl Entry {
                 cancelled: status.cancelled,
                 answered_early: status.early,
             },
+            lists: Lists { changed: status.lists_changed, changes_hidden: status.list_changes_hidden },
             latency: Latency {
                 count: status.latency.as_ref().map_or(0, |latency| latency.count()),
                 p50_us: percentile(500),

@@ -271,6 +271,7 @@ fn members(event: &Event, object: &mut Object<'_>) {
         }
         Event::InternalRequestSent { method: it, .. }
         | Event::ListChanged { method: it, .. }
+        | Event::ListChangeHidden { method: it, .. }
         | Event::AnsweredFromCatalogue { method: it, .. }
         | Event::ServerRequestForwarded { method: it, .. }
         | Event::MessageDropped { method: it, .. } => method(object, it),
