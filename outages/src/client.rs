@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ struct Sent {
 /// Everything that Mendline has written.
 struct Received {
     answers: Mutex<BTreeMap<String, Vec<Answer>>>,
+    list_changes: AtomicUsize,
     changed: watch::Sender<()>,
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Ended {
     pub(crate) strays: Vec<String>,
     /// The exit code, or `None` if Mendline did not end in time.
     pub(crate) exit_code: Option<i32>,
+    /// Notifications that a list has changed.
+    pub(crate) list_changes: usize,
 }
 
 impl Client {
@@ -97,7 +101,11 @@ impl Client {
         let mut process = command.spawn().map_err(failed)?;
         let stdin = process.stdin.take();
         let stdout = process.stdout.take().ok_or("mendline has no stdout")?;
-        let received = Arc::new(Received { answers: Mutex::default(), changed: watch::channel(()).0 });
+        let received = Arc::new(Received {
+            answers: Mutex::default(),
+            list_changes: AtomicUsize::new(0),
+            changed: watch::channel(()).0,
+        });
         let shared = Arc::clone(&received);
         let reader = tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).lines();
@@ -243,7 +251,8 @@ impl Client {
             in_flight: sent.in_flight,
             answers: answers.remove(&sent.id).unwrap_or_default(),
         });
-        Ended { calls: calls.collect(), strays, exit_code }
+        let list_changes = self.received.list_changes.load(Ordering::Relaxed);
+        Ended { calls: calls.collect(), strays, exit_code, list_changes }
     }
 }
 
@@ -251,10 +260,13 @@ impl Received {
     fn take(&self, line: &str, at: Duration) {
         let message: Value = serde_json::from_str(line).unwrap_or_default();
         let is_answer = message.get("result").is_some() || message.get("error").is_some();
-        // Notifications and pings of the server are of no interest; a line that is not JSON is an answer to nothing.
+        if message["method"].as_str().is_some_and(|method| method.ends_with("/list_changed")) {
+            self.list_changes.fetch_add(1, Ordering::Relaxed);
+        }
+        // Other notifications and pings of the server are of no interest; a line that is not JSON is an answer to nothing.
         if is_answer || message.is_null() {
             let id = message["id"].as_str().map_or_else(|| message["id"].to_string(), str::to_owned);
-            self.answers().entry(id).or_default().push(Answer::read(&message, at));
+            self.answers().entry(id).or_default().push(Answer::read(line, &message, at));
             self.changed.send_replace(());
         }
     }

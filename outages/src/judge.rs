@@ -3,6 +3,7 @@
 //! A pure function from facts to misses, so that each demand can be tested without a server. A miss of time alone can
 //! come from a busy machine, so that the cell is repeated alone before it counts.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::cell::{Cell, Situation};
@@ -99,6 +100,7 @@ pub(crate) fn judge(cell: &Cell, observed: &Observed) -> Vec<Miss> {
     if let [first, ..] = observed.strays.as_slice() {
         misses.push(Miss::new("no answer without a request", format!("{} such, first {first}", observed.strays.len())));
     }
+    misses.extend(judged.lists());
     misses.extend(judged.recovery());
     misses.extend(judged.dials());
     misses.extend(judged.pauses());
@@ -153,6 +155,21 @@ impl Judged<'_> {
         if runs > 0 && matches!(outcome, Some("not_sent" | "refused")) {
             let seen = format!("{}: ran {runs} times, {answer}", self.describe(call));
             misses.push(Miss::new("`not_sent` and `refused` are true: the call did not run", seen));
+        }
+        misses
+    }
+
+    /// The lists, which no outage changes.
+    fn lists(&self) -> Vec<Miss> {
+        let mut misses = Vec::new();
+        let lists: BTreeSet<&str> = self.observed.lists().collect();
+        if lists.len() > 1 {
+            misses.push(Miss::new("tools/list is equal byte for byte", format!("{} different ones", lists.len())));
+        }
+        // A client without a list is notified when there is one.
+        let changes = self.observed.list_changes;
+        if changes > 0 && self.cell.situation != Situation::FirstStart {
+            misses.push(Miss::new("no list is announced as changed", format!("{changes} notifications")));
         }
         misses
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) struct Call {
 pub(crate) struct Answer {
     pub(crate) at: Duration,
     pub(crate) result: AnswerResult,
+    /// The SHA-256 of the bytes of a result.
+    pub(crate) digest: Option<String>,
 }
 
 /// The content of an answer.
@@ -55,8 +58,10 @@ pub(crate) enum AnswerResult {
 }
 
 impl Answer {
-    /// Reads an answer that arrived at this time.
-    pub(crate) fn read(message: &Value, at: Duration) -> Answer {
+    /// Reads an answer that arrived in this line at this time.
+    pub(crate) fn read(line: &str, message: &Value, at: Duration) -> Answer {
+        let bytes = serde_json::from_str::<BTreeMap<String, &RawValue>>(line).unwrap_or_default();
+        let digest = bytes.get("result").map(|result| sha256(result.get()));
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let error = &message["error"];
         let result = &message["result"];
@@ -82,7 +87,7 @@ impl Answer {
                 instructions: text(&result["instructions"]),
             },
         };
-        Answer { at, result }
+        Answer { at, result, digest }
     }
 
     pub(crate) fn is_success(&self) -> bool {
@@ -122,6 +127,11 @@ impl fmt::Display for Answer {
     }
 }
 
+fn sha256(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A request that arrived at the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
@@ -151,6 +161,8 @@ pub(crate) struct Observed {
     /// Requests that followed a redirect to another origin.
     pub(crate) elsewhere: usize,
     pub(crate) exit_code: Option<i32>,
+    /// Notifications that a list has changed.
+    pub(crate) list_changes: usize,
     /// A read that is slower than every timeout of a balancer.
     pub(crate) stays_slow: Option<String>,
 }
@@ -159,6 +171,12 @@ impl Observed {
     /// Returns how often a call ran.
     pub(crate) fn runs(&self, key: &str) -> u64 {
         self.executions.get(key).copied().unwrap_or(0)
+    }
+
+    /// Returns the SHA-256 of each list that the client got.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &str> {
+        let lists = self.calls.iter().filter(|call| call.kind == Kind::List);
+        lists.flat_map(|call| &call.answers).filter(|answer| answer.is_success()).filter_map(|it| it.digest.as_deref())
     }
 
     /// Returns the arrivals of a call.
@@ -177,12 +195,22 @@ mod tests {
     fn failure_is_read_from_error_and_from_tool_result() {
         let facts = json!({ "outcome": "unknown", "attempts": 3 });
         let error = json!({ "id": "a", "error": { "code": -31002, "message": "m", "data": facts } });
-        let answer = Answer::read(&error, Duration::from_secs(1));
+        let read = |message: &Value| Answer::read(&message.to_string(), message, Duration::ZERO);
+        let answer = read(&error);
         assert_eq!((answer.outcome(), answer.attempts(), answer.is_success()), (Some("unknown"), Some(3), false));
         let content = json!([{ "type": "text", "text": "m" }]);
         let result = json!({ "isError": true, "content": content, "_meta": { "dev.mendline/failure": facts } });
-        assert_eq!(Answer::read(&json!({ "id": "a", "result": result }), Duration::ZERO).outcome(), Some("unknown"));
-        assert!(!Answer::read(&json!({ "id": "a" }), Duration::ZERO).is_success(), "no result, no success");
-        assert!(Answer::read(&json!({ "id": "a", "result": {} }), Duration::ZERO).is_success());
+        assert_eq!(read(&json!({ "id": "a", "result": result })).outcome(), Some("unknown"));
+        assert!(!read(&json!({ "id": "a" })).is_success(), "no result, no success");
+        assert!(read(&json!({ "id": "a", "result": {} })).is_success());
+    }
+
+    #[test]
+    fn digest_is_that_of_the_bytes_of_the_result() {
+        let digest = |line: &str| Answer::read(line, &Value::Null, Duration::ZERO).digest.unwrap();
+        let [first, other] = [r#"{"id":1,"result":{"a":1,"b":2}}"#, r#"{"result":{"a":1,"b":2},"id":2}"#].map(digest);
+        assert_eq!(first, other);
+        assert_ne!(first, digest(r#"{"id":1,"result":{"b":2,"a":1}}"#), "the order counts");
+        assert_eq!(first, "43258cff783fe7036d8a43033f830adfc60ec037382473548ac742b888292777");
     }
 }

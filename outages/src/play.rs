@@ -1,5 +1,7 @@
 //! One cell from start to end: the server, `mendline run`, the outage, and the calls of the situation.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,6 +40,20 @@ pub(crate) struct Stage {
     /// The folder with one folder per cell.
     pub(crate) folder: PathBuf,
     pub(crate) counter: Option<SynCounter>,
+    pub(crate) lists: RefCell<Lists>,
+}
+
+/// The number of answers to `tools/list` by server and SHA-256.
+pub(crate) type Lists = BTreeMap<&'static str, BTreeMap<String, usize>>;
+
+impl Stage {
+    pub(crate) fn note_lists(&self, cell: &Cell, observed: &Observed) {
+        let server = if cell.form.is_command() { "the command" } else { "the server over HTTP" };
+        let mut lists = self.lists.borrow_mut();
+        for digest in observed.lists() {
+            *lists.entry(server).or_default().entry(digest.to_owned()).or_default() += 1;
+        }
+    }
 }
 
 /// Plays a cell and returns its facts.
@@ -62,6 +78,7 @@ pub(crate) async fn play(cell: &Cell, stage: &Stage) -> Result<Observed, String>
     observed.calls = ended.calls;
     observed.strays = ended.strays;
     observed.exit_code = ended.exit_code;
+    observed.list_changes = ended.list_changes;
     site.report(epoch, stage.counter.as_ref(), &mut observed);
     Ok(observed)
 }
@@ -135,6 +152,7 @@ impl Played<'_> {
         // A client whose handshake failed gives up.
         if is_initialized {
             self.look(&mut client).await;
+            client.list().await;
         }
         self.settle(&client, end).await;
         Ok((client, observed))
@@ -164,6 +182,7 @@ impl Played<'_> {
                 for at in [begin + SOON, half, end - 2 * SOON] {
                     sleep_until(at).await;
                     client.read(None).await;
+                    client.list().await;
                 }
             }
             Situation::UnsafeDuring => {
@@ -180,6 +199,7 @@ impl Played<'_> {
         self.site.end()?;
         let end = Instant::now();
         self.look(&mut client).await;
+        client.list().await;
         if self.cell.situation == Situation::UnsafeDuring {
             client.write_note(None).await;
         }

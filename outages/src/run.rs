@@ -1,5 +1,6 @@
 //! A run of many cells: at once, then those that missed only their time once more, alone.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -53,7 +54,10 @@ impl Job {
     async fn run(&self, stage: &Stage) -> Vec<Miss> {
         let played = async {
             match self {
-                Job::Cell(cell) => play(cell, stage).await.map(|observed| judge(cell, &observed)),
+                Job::Cell(cell) => play(cell, stage).await.map(|observed| {
+                    stage.note_lists(cell, &observed);
+                    judge(cell, &observed)
+                }),
                 Job::Row(row) => balancer::run(row, stage).await,
             }
         };
@@ -97,7 +101,8 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
     }
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|why| why.to_string())?;
     let (began, log_folder) = (Instant::now(), stage.folder.clone());
-    let done = LocalSet::new().block_on(&runtime, run_all(jobs, stage, options));
+    let stage = Rc::new(stage);
+    let done = LocalSet::new().block_on(&runtime, run_all(jobs, Rc::clone(&stage), options));
     let failed: Vec<&Done> = done.iter().filter(|done| !done.misses.is_empty()).collect();
     for done in &failed {
         println!("\nFAILED {}", done.job.name());
@@ -105,14 +110,15 @@ pub(crate) fn run(options: &Options) -> Result<bool, String> {
         println!("  repeat:   {}", done.job.repeat());
         println!("  log:      {}", log_folder.join(done.job.folder()).join("stderr.txt").display());
     }
-    let table = table::markdown(&done);
+    let lists = stage.lists.borrow();
+    let table = table::markdown(&done) + &table::lists(&lists);
     println!("\n{table}");
     let passed = done.len() - failed.len();
     println!("{passed} of {} passed in {:.0} s", done.len(), began.elapsed().as_secs_f64());
     if let Some(path) = &options.write {
         fs::write(path, &table).map_err(|why| format!("cannot write {}: {why}", path.display()))?;
     }
-    Ok(failed.is_empty())
+    Ok(failed.is_empty() && lists.values().all(|digests| digests.len() == 1))
 }
 
 /// Prints each demand once, with the first examples.
@@ -142,11 +148,10 @@ fn stage(options: &Options) -> Result<Stage, String> {
     }
     let mendline = mendline.canonicalize().map_err(|why| why.to_string())?;
     let folder = beside.parent().map(PathBuf::from).unwrap_or_default().join("outages");
-    Ok(Stage { mendline, folder, counter: SynCounter::start().ok() })
+    Ok(Stage { mendline, folder, counter: SynCounter::start().ok(), lists: RefCell::default() })
 }
 
-async fn run_all(jobs: Vec<Job>, stage: Stage, options: &Options) -> Vec<Done> {
-    let stage = Rc::new(stage);
+async fn run_all(jobs: Vec<Job>, stage: Rc<Stage>, options: &Options) -> Vec<Done> {
     let slots = Rc::new(Semaphore::new(options.jobs));
     let starts = Rc::new(Mutex::new(()));
     let count = jobs.len();

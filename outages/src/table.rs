@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use crate::balancer::Row;
 use crate::cell::{Cell, SECONDS, Situation};
 use crate::form::Form;
+use crate::play::Lists;
 use crate::run::{Done, Job};
 
 /// Returns the tables of all jobs that were run.
@@ -38,6 +39,17 @@ fn matrix(done: &[Done], text: &mut String) {
         });
         let _ = writeln!(text, "| {:<20} | {} |", form.name(), marks.join(" | "));
     }
+}
+
+/// Returns how often each `tools/list` was answered, by the SHA-256 of its bytes.
+pub(crate) fn lists(lists: &Lists) -> String {
+    let mut text = String::new();
+    for (server, digests) in lists {
+        for (digest, count) in digests {
+            let _ = writeln!(text, "\ntools/list of {server}: {count} answers with the SHA-256 {digest}");
+        }
+    }
+    text
 }
 
 fn rows(done: &[Done], text: &mut String) {

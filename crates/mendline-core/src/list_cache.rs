@@ -19,6 +19,8 @@ use crate::defaults;
 #[derive(Clone, Debug, Default)]
 pub struct ListCache {
     entries: Vec<Entry>,
+    /// The longest time from a start of the server to its first answer.
+    pub(crate) slowest_start: Option<Duration>,
 }
 
 /// One answer of a server with its key.
@@ -73,7 +75,7 @@ impl Entry {
 
 impl ListCache {
     pub(crate) fn new(entries: Vec<Entry>) -> ListCache {
-        ListCache { entries }
+        ListCache { entries, slowest_start: None }
     }
 
     pub(crate) fn into_entries(self) -> Vec<Entry> {
@@ -111,7 +113,8 @@ impl ListCache {
 
     /// Writes the cache. The answers are unchanged.
     pub fn write(&self) -> Vec<u8> {
-        let mut text = br#"{"jsonrpc":"2.0","method":"catalogue","params":{"entries":["#.to_vec();
+        let start = self.slowest_start.map(|start| format!(r#""startMs":{},"#, start.as_millis())).unwrap_or_default();
+        let mut text = format!(r#"{{"jsonrpc":"2.0","method":"catalogue","params":{{{start}"entries":["#).into_bytes();
         for (index, entry) in self.entries.iter().enumerate() {
             let CacheKey { version, method, cursor } = &entry.key;
             let age = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
@@ -139,9 +142,10 @@ impl ListCache {
         if whole.method_name() != "catalogue" || whole.find(&["entries"]).is_none() {
             return Err(Unreadable("it is no catalogue".to_owned()));
         }
+        let number = |raw: &[u8]| std::str::from_utf8(raw).ok()?.parse::<u64>().ok();
+        let slowest_start = whole.get(&["startMs"]).and_then(number).map(Duration::from_millis);
         let mut entries = Vec::new();
         for entry in whole.elements(&["entries"]).take(defaults::CATALOGUE_ENTRIES) {
-            let number = |raw: &[u8]| std::str::from_utf8(raw).ok()?.parse::<u64>().ok();
             let (Some(version), Some(method), Some(answer)) =
                 (entry.get_str(&["version"]), entry.get_str(&["method"]), entry.get(&["answer"]))
             else {
@@ -157,7 +161,7 @@ impl ListCache {
             let Ok(answer) = Message::parse(Bytes::copy_from_slice(answer)) else { continue };
             entries.extend(Entry::try_new(key, answer, Duration::from_millis(age)));
         }
-        Ok(ListCache { entries })
+        Ok(ListCache { entries, slowest_start })
     }
 }
 
@@ -184,7 +188,10 @@ mod tests {
             entry("2025-11-25", Method::Initialize, None, hello).unwrap(),
             entry("2025-11-25", Method::ToolsList, Some("\"é\n"), tools).unwrap(),
         ]);
+        let mut kept = kept;
+        kept.slowest_start = Some(Duration::from_millis(1_250));
         let mut read = ListCache::read(&kept.write()).unwrap();
+        assert_eq!(read.slowest_start, kept.slowest_start);
         read.grow_older(Duration::from_secs(1));
         let read = read.into_entries();
         assert_eq!(read.len(), 2);

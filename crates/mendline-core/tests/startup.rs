@@ -500,6 +500,25 @@ fn r11_server_that_misses_four_handshakes_gets_the_time_of_a_first_start() {
     assert_eq!(stage.state(), LinkState::Up);
 }
 
+#[test]
+fn r11_time_of_start_outlives_the_process() {
+    let slow = defaults::HANDSHAKE_AGAIN / 2 + Duration::from_millis(1);
+    for (start, limit) in [(Duration::from_millis(300), defaults::HANDSHAKE_AGAIN), (slow, defaults::HANDSHAKE)] {
+        let mut stage = initialized_after(start);
+        stage.advance(defaults::CACHE_AFTER);
+        let saved = ListCache::read(&stage.saved.unwrap().write()).unwrap();
+        let mut stage = Stage::with_cache(Some(saved), |_| {});
+        stage.client_sends(&initialize_request("2025-11-25"));
+        assert_eq!(stage.client_reads().unwrap()["result"], result(HANDSHAKE_RESULT));
+        stage.accept_dial();
+        assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
+        stage.advance(limit - Duration::from_millis(1));
+        assert_eq!(stage.state(), LinkState::Up, "{start:?}");
+        stage.advance(Duration::from_millis(1));
+        assert_eq!(stage.state(), LinkState::Draining, "{start:?}");
+    }
+}
+
 // ---- the grace of the first handshake ----
 
 /// Returns the time until the first handshake of a client with this name is answered.

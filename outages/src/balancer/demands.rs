@@ -130,7 +130,7 @@ mod tests {
                 text: String::new(),
             },
         };
-        Answer { at: Duration::from_millis(at), result }
+        Answer { at: Duration::from_millis(at), result, digest: None }
     }
 
     fn facts(kind: Kind, sent: u64, answer: Answer, runs: u64) -> Observed {

@@ -15,12 +15,16 @@ fn cell(form: Form, situation: Situation) -> Cell {
 
 fn success(at: u64) -> Answer {
     let result = AnswerResult::Success { server: Some("mendline-faults".to_owned()), instructions: None };
-    Answer { at: ms(at), result }
+    Answer { at: ms(at), result, digest: None }
 }
 
 fn failure(at: u64, outcome: &str, attempts: u64) -> Answer {
     let (outcome, attempts) = (Some(outcome.to_owned()), Some(attempts));
-    Answer { at: ms(at), result: AnswerResult::Failure { code: None, outcome, attempts, text: "failed".to_owned() } }
+    Answer {
+        at: ms(at),
+        result: AnswerResult::Failure { code: None, outcome, attempts, text: "failed".to_owned() },
+        digest: None,
+    }
 }
 
 fn call(kind: Kind, sent: u64, answer: Answer) -> Call {
@@ -204,7 +208,7 @@ fn handshake(form: Form, answer: Answer) -> (Cell, Observed) {
 
 fn provisional(at: u64, instructions: Option<&str>) -> Answer {
     let (server, instructions) = (Some("mendline".to_owned()), instructions.map(str::to_owned));
-    Answer { at: ms(at), result: AnswerResult::Success { server, instructions } }
+    Answer { at: ms(at), result: AnswerResult::Success { server, instructions }, digest: None }
 }
 
 #[test]
@@ -278,4 +282,18 @@ fn calls_are_not_sent_after_the_verdict() {
     let unknown = call(Kind::Unsafe, 9_000, failure(9_100, "unknown", 1));
     let facts = observed(vec![call(Kind::Read, 5_100, success(15_500)), unknown]);
     misses(&cell, &facts, "known to be away waits");
+}
+
+#[test]
+fn lists_are_equal_and_not_announced_as_changed() {
+    let list = |sent: u64, digest: &str| {
+        let answer = Answer { digest: Some(digest.to_owned()), ..success(sent + 10) };
+        call(Kind::List, sent, answer)
+    };
+    let during = cell(Form::Reset, Situation::ReadDuring);
+    assert_eq!(demands(&during, &observed(vec![list(1, "a"), list(16_000, "a")])), Vec::<String>::new());
+    misses(&during, &observed(vec![list(1, "a"), list(16_000, "b")]), "equal byte for byte");
+    let mut announced = observed(vec![list(1, "a")]);
+    announced.list_changes = 1;
+    misses(&during, &announced, "announced as changed");
 }

@@ -60,7 +60,8 @@ impl Upstream {
         let effect = self.tools.effect_of(&message);
         cx.ledger.charge(message.text().len());
         let mut call = Call::new(Owner::Us(internal), message, effect, cx.now);
-        call.is_repeated = self.is_initialized_once && self.link.starts_within(self.config.timeouts.handshake_again);
+        let has_started = self.is_initialized_once || self.link.slowest_start().is_some();
+        call.is_repeated = has_started && self.link.starts_within(self.config.timeouts.handshake_again);
         let Some(key) = self.calls.insert(call) else { return };
         self.internal_requests += 1;
         self.enqueue(key);

@@ -277,6 +277,16 @@ impl Link {
         }
     }
 
+    /// The longest time from a start of the server to its first answer, if it has started.
+    pub fn slowest_start(&self) -> Option<Duration> {
+        Some(self.slowest_start).filter(|start| !start.is_zero())
+    }
+
+    /// Records the longest start of an earlier run.
+    pub fn note_start(&mut self, start: Duration) {
+        self.slowest_start = self.slowest_start.max(start);
+    }
+
     /// Records a handshake without an answer in time.
     pub fn note_missed_handshake(&mut self) {
         self.missed_handshakes = self.missed_handshakes.saturating_add(1);

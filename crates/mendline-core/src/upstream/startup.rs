@@ -49,6 +49,9 @@ impl Upstream {
         if !self.config.catalogue.cache {
             return;
         }
+        if let Some(start) = cached.slowest_start {
+            self.link.note_start(start);
+        }
         self.catalogue.load(cached, cx.now);
         if self.config.trust_hints {
             for tools in self.catalogue.tools() {
@@ -306,7 +309,9 @@ impl Upstream {
         cx.disarm(&mut self.catalogue.timer);
         if std::mem::take(&mut self.catalogue.unsaved) && self.config.catalogue.cache {
             self.catalogue.saved_at = Some(cx.now);
-            cx.output(Output::Cache { upstream: self.id, what: self.catalogue.to_cache(cx.now) });
+            let mut what = self.catalogue.to_cache(cx.now);
+            what.slowest_start = self.link.slowest_start();
+            cx.output(Output::Cache { upstream: self.id, what });
         }
     }
 }
