@@ -449,6 +449,87 @@ fn m70_typescript_1_is_notified_of_changed_tools() {
     changed_tools_after_restart(TypeScript1);
 }
 
+/// Starts a client of the server `growing.mjs`, whose SDK reports every changed tool by itself.
+fn growing(client: Client, name: &str, steps: &[Value]) -> (Stage, LiveClient, std::path::PathBuf) {
+    let stage = stage(client, Legacy, Fixture);
+    let folder = stage.folder(name).unwrap();
+    let log = folder.join("server-side.log");
+    let server = vec!["node".into(), installed("node/growing.mjs").unwrap().into(), folder.join("restarted").into()];
+    // `env`, because the SDKs pass on few variables.
+    let mut state = OsString::from("XDG_STATE_HOME=");
+    state.push(folder.join("state"));
+    let mut command: Vec<OsString> = vec!["env".into(), state, stage.programs.mendline.clone().into()];
+    command.extend(["run", "--no-log-files", "--"].map(OsString::from));
+    command.extend(stage.tapped(&log, server));
+    let live = LiveClient::start(&stage, folder, steps, &command, &[]).unwrap();
+    (stage, live, log)
+}
+
+/// Waits until the server has answered so many lists.
+fn wait_for_lists(log: &Path, count: usize) {
+    let answered = || fs::read_to_string(log).unwrap_or_default().matches(r#""tools":[{"name":"#).count();
+    assert!(eventually(SOON, || answered() >= count), "{} of {count} lists", answered());
+}
+
+fn list_changes(report: &Value) -> usize {
+    report["received"]["notifications/tools/list_changed"].as_array().map_or(0, Vec::len)
+}
+
+/// The SDK of the server sends twenty notifications for twenty tools, and two for a tool that is the same afterwards.
+fn changes_are_announced_once(client: Client) {
+    let list = || json!({ "do": "list", "what": "tools" });
+    let steps = [
+        list(),
+        call("grow", &json!({})),
+        json!({ "do": "await", "method": "notifications/tools/list_changed", "count": 1 }),
+        list(),
+        call("blink", &json!({})),
+        pause("compared"),
+        call("plain", &json!({})),
+    ];
+    let (_stage, mut live, log) = growing(client, "lists-once", &steps);
+    live.wait_for_pause("compared").unwrap();
+    // Two for the client, and one after each of the two changes.
+    wait_for_lists(&log, 4);
+    live.resume_from("compared").unwrap();
+    let report = live.report().unwrap();
+    assert_eq!(text(&results(&report, "plain")[0]), "plain");
+    assert_eq!(list_changes(&report), 1, "{report}");
+}
+
+#[test]
+fn lists_changed_tools_are_announced_once_to_python_1() {
+    changes_are_announced_once(Python1);
+}
+
+#[test]
+fn lists_changed_tools_are_announced_once_to_typescript_1() {
+    changes_are_announced_once(TypeScript1);
+}
+
+/// The next process of the server registers its tools one after the other.
+#[test]
+fn lists_stay_equal_while_restarted_server_registers_its_tools() {
+    let list = || json!({ "do": "list", "what": "tools" });
+    let steps = [list(), pause("kill"), list(), pause("registered"), call("plain", &json!({})), list()];
+    let (stage, mut live, log) = growing(Python1, "lists-restart", &steps);
+    live.wait_for_pause("kill").unwrap();
+    wait_for_lists(&log, 1);
+    kill(server_behind(&stage, &log));
+    live.resume_from("kill").unwrap();
+    live.wait_for_pause("registered").unwrap();
+    let all = || fs::read_to_string(&log).unwrap_or_default().matches(r#""name":"plain""#).count();
+    // The list before the restart, and the first complete one after it.
+    assert!(eventually(SOON, || all() >= 2), "{}", all());
+    live.resume_from("registered").unwrap();
+    let report = live.report().unwrap();
+    let steps = report["steps"].as_array().unwrap().iter();
+    let lists: Vec<&Value> = steps.filter(|step| step[0] == "list").collect();
+    assert_eq!(lists.len(), 3);
+    assert!(lists.iter().all(|list| *list == lists[0]), "{report}");
+    assert_eq!(list_changes(&report), 0, "{report}");
+}
+
 // ---- exit of the client ----
 
 #[test]
