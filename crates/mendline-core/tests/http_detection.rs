@@ -360,6 +360,18 @@ fn r27_server_with_ordinary_get_stream_is_not_looked_at() {
 }
 
 #[test]
+fn r27_endpoint_may_come_after_the_head_of_the_get_stream() {
+    let mut server = Server { first_get: Get::Mute, ..Server::new(Denial::Error(200, -32600)) };
+    let mut stage = Stage::new(Dialect::Auto);
+    server.serve(&mut stage, INITIALIZE);
+    stage.client_sends(INITIALIZED);
+    server.run(&mut stage, Duration::from_millis(100));
+    let read = server.serve(&mut stage, LIST);
+    assert_eq!((read.len(), &read[0]["error"]), (1, &Value::Null), "{read:?}");
+    assert_eq!(server.count("tools/list"), (1, 1));
+}
+
+#[test]
 fn r27_looks_without_an_sse_stream_are_rare() {
     let mut server = Server { initialized: 405, get: Get::Status(403), ..Server::new(Denial::Status(404)) };
     server.first_get = server.get;

@@ -149,6 +149,8 @@ fn scenario_d_only_repeatable_requests_that_are_swallowed_are_resent() {
     let counts = site.counts();
     assert_eq!((counts.executions_of("read"), counts.messages_of("tools/call")), (1, 1), "{counts:?}");
 
+    // Nothing else may be swallowed in place of the next call.
+    site.until("the silent attempt is cancelled", |counts| counts.messages_of("notifications/cancelled") == 1);
     swallow(&proxy, || client.call("write", "create_note", &json!({ "key": "write" })));
     let write = client.answer("write")["result"].clone();
     assert_eq!(failure(&write)["cause"], "timed_out", "{write}");

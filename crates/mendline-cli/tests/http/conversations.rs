@@ -137,9 +137,9 @@ fn unsolicited_notifications_arrive_over_get_stream() {
     let site = Site::start(json_answers());
     let mut client = site.client(&[]);
     site.until("the GET stream is open", |counts| counts.gets == 1);
-    site.notify("notifications/tools/list_changed", &json!({ "hint": 7 }));
+    site.notify("notifications/prompts/list_changed", &json!({ "hint": 7 }));
     let notice: Value = serde_json::from_str(&client.line()).unwrap();
-    assert_eq!(notice["method"], "notifications/tools/list_changed");
+    assert_eq!(notice["method"], "notifications/prompts/list_changed");
     assert_eq!(notice["params"]["hint"], 7);
     site.send_request("roots");
     let question: Value = serde_json::from_str(&client.line()).unwrap();

@@ -72,9 +72,9 @@ fn h34_new_session_gets_new_get_stream() {
     eventually("the next stream is open in the new session", SOON, || {
         site.oracle().seen().iter().any(|seen| seen.verb == "GET" && seen.session != first)
     });
-    site.notify("notifications/tools/list_changed", &json!({}));
+    site.notify("notifications/prompts/list_changed", &json!({}));
     let notice: Value = serde_json::from_str(&client.line()).unwrap();
-    assert_eq!(notice["method"], "notifications/tools/list_changed");
+    assert_eq!(notice["method"], "notifications/prompts/list_changed");
 }
 
 #[test]

@@ -86,9 +86,9 @@ fn t16_get_stream() -> Duration {
     drop_packets(&proxy, Direction::Both);
     let since = Instant::now();
     eventually("another one is opened", FOUND, || site.counts().gets >= 2);
-    site.notify("notifications/tools/list_changed", &json!({}));
+    site.notify("notifications/prompts/list_changed", &json!({}));
     let notice: Value = serde_json::from_str(&client.line()).unwrap();
-    assert_eq!(notice["method"], "notifications/tools/list_changed");
+    assert_eq!(notice["method"], "notifications/prompts/list_changed");
     since.elapsed()
 }
 

@@ -16,7 +16,7 @@ fn listening(site: &Site, options: &[&str]) -> Client {
     client.request(
         "l",
         "subscriptions/listen",
-        &with_modern_meta(json!({ "notifications": { "toolsListChanged": true } })),
+        &with_modern_meta(json!({ "notifications": { "promptsListChanged": true } })),
     );
     assert_eq!(next_notification(&mut client)["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(site.counts().listens_opened, 1);
@@ -37,7 +37,7 @@ fn subscription_outlives_call_deadline_and_ends_with_server_answer() {
     let begin = Instant::now();
     let mut number = 0;
     while begin.elapsed() < Duration::from_secs(4) {
-        site.notify("notifications/tools/list_changed", &json!({ "number": number }));
+        site.notify("notifications/prompts/list_changed", &json!({ "number": number }));
         assert_eq!(next_notification(&mut client)["params"]["number"], number);
         number += 1;
         // A concurrent call has its own deadline and its own stream.
@@ -63,8 +63,8 @@ fn silent_subscription_is_kept() {
         client.request(&id, "tools/call", &with_modern_meta(json!({ "name": "create_note", "arguments": arguments })));
         assert_eq!(client.answer(&id)["result"]["isError"], true);
     }
-    site.notify("notifications/tools/list_changed", &json!({}));
-    assert_eq!(next_notification(&mut client)["method"], "notifications/tools/list_changed");
+    site.notify("notifications/prompts/list_changed", &json!({}));
+    assert_eq!(next_notification(&mut client)["method"], "notifications/prompts/list_changed");
     assert_eq!((site.counts().listens_opened, site.counts().listens_closed), (1, 0));
 }
 
@@ -96,8 +96,8 @@ fn cut_subscription_is_reopened_under_same_id() {
     site.cut(Ending::Reset);
     eventually("it is opened again", SOON, || site.counts().listens_opened == 2);
     let gap = next_notification(&mut client);
-    assert_eq!(gap["method"], "notifications/tools/list_changed", "the possible gap is announced: {gap}");
-    site.notify("notifications/tools/list_changed", &json!({ "after": true }));
+    assert_eq!(gap["method"], "notifications/prompts/list_changed", "the possible gap is announced: {gap}");
+    site.notify("notifications/prompts/list_changed", &json!({ "after": true }));
     let change = next_notification(&mut client);
     assert_eq!((&change["method"], &change["params"]["after"]), (&gap["method"], &json!(true)), "{change}");
 }

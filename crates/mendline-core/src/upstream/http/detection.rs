@@ -35,8 +35,8 @@ use crate::upstream::internal::InternalRequest;
 pub(super) struct Detection {
     /// A request besides the handshake was answered over Streamable HTTP.
     proven: bool,
-    /// A GET at the URL was refused, or opened a stream without an endpoint.
-    has_no_sse: bool,
+    /// From this time on a look is pointless: a GET at the URL was refused, or opened a stream without an endpoint.
+    has_no_sse_from: Option<Moment>,
     look: Option<Look>,
     /// The earliest time of the next look.
     not_before: Moment,
@@ -71,21 +71,21 @@ impl Http {
     }
 
     /// Records the status of the GET stream for notifications.
-    pub(super) fn note_get(&mut self, id: ExchangeId) {
+    pub(super) fn note_get(&mut self, id: ExchangeId, now: Moment) {
         let Some(exchange) = self.exchanges.get(&id) else { return };
-        self.detection.has_no_sse = match exchange.status {
-            // A legacy SSE server sends its endpoint together with the head.
-            Some(200..300) => exchange.content == Content::Events,
+        self.detection.has_no_sse_from = match exchange.status {
+            // A legacy SSE server sends its endpoint soon after the head.
+            Some(200..300) => (exchange.content == Content::Events).then(|| now + defaults::PROBE_PAUSE),
             // Perhaps only the session is unknown.
-            Some(404) => exchange.session_named.is_none(),
-            Some(status) => matches!(status, 400 | 405 | 406 | 410 | 415 | 501),
-            None => false,
+            Some(404) => exchange.session_named.is_none().then_some(now),
+            Some(status) => matches!(status, 400 | 405 | 406 | 410 | 415 | 501).then_some(now),
+            None => None,
         };
     }
 
     /// Records an endpoint in the GET stream for notifications: the URL offers legacy SSE too.
     pub(super) fn note_offered_sse(&mut self) {
-        self.detection.has_no_sse = false;
+        self.detection.has_no_sse_from = None;
     }
 
     /// Returns whether a GET looks for an SSE stream.
@@ -128,7 +128,10 @@ pub(in crate::upstream) fn denies_transport(verdict: &Verdict, exchange: &Exchan
 
 impl Upstream {
     fn may_look(&self, now: Moment) -> bool {
-        let is_due = |http: &Http| http.is_unproven() && !http.detection.has_no_sse && http.detection.not_before <= now;
+        let is_due = |http: &Http| {
+            let Detection { has_no_sse_from, not_before, .. } = http.detection;
+            http.is_unproven() && has_no_sse_from.is_none_or(|from| from > now) && not_before <= now
+        };
         self.session.is_initialized() && !self.closing && self.http.as_ref().is_some_and(is_due)
     }
 

@@ -89,7 +89,7 @@ impl Upstream {
             self.handle_reachable(cx);
         }
         if let (Purpose::Notices, Some(http)) = (purpose, &mut self.http) {
-            http.note_get(id);
+            http.note_get(id, cx.now);
         }
         if purpose == Purpose::OneWay {
             self.note_accepted(id, head.status, cx);
