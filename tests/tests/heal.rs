@@ -518,9 +518,10 @@ fn lists_stay_equal_while_restarted_server_registers_its_tools() {
     kill(server_behind(&stage, &log));
     live.resume_from("kill").unwrap();
     live.wait_for_pause("registered").unwrap();
-    let all = || fs::read_to_string(&log).unwrap_or_default().matches(r#""name":"plain""#).count();
-    // The list before the restart, and the first complete one after it.
-    assert!(eventually(SOON, || all() >= 2), "{}", all());
+    // The log is that of the new process: at first its list is not complete.
+    wait_for_lists(&log, 2);
+    let is_complete = || fs::read_to_string(&log).unwrap_or_default().contains(r#""name":"plain""#);
+    assert!(eventually(SOON, is_complete), "{}", log.display());
     live.resume_from("registered").unwrap();
     let report = live.report().unwrap();
     let steps = report["steps"].as_array().unwrap().iter();

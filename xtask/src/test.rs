@@ -19,14 +19,6 @@ Usage: cargo xtask test [--fast] [--keep-going]
 /// The number of simulated worlds.
 const SEEDS: &str = "10000";
 
-/// Whether the sample of the zoo is a step. One of its servers fails at times until the hints of tools are looked up after
-/// `list_changed` (R18, R30 of `docs/regressions.md`).
-const WITH_ZOO: bool = false;
-
-/// Whether the sample of the outage matrix and the load balancers are steps. Most of their cells fail until the core
-/// handles all forms of outage alike (R1 of `docs/regressions.md`).
-const WITH_OUTAGES: bool = false;
-
 /// Runs the steps.
 pub fn run(args: &[String]) -> Result<(), String> {
     let mut fast = false;
@@ -71,19 +63,12 @@ fn steps(fast: bool) -> Vec<Step> {
         }),
         Step::task("instructions", "cargo xtask instructions", || instructions::run(&[])),
     ];
-    if WITH_OUTAGES {
-        steps.push(Step::task("outages", "cargo xtask outages --sample", || outages::run_with(outages::SAMPLE)));
-    }
-    if WITH_OUTAGES && !fast {
+    steps.push(Step::task("outages", "cargo xtask outages --sample", || outages::run_with(outages::SAMPLE)));
+    if !fast {
         let with_balancers = || outages::run_with(outages::WITH_BALANCERS);
         steps.push(Step::task("balancers", "cargo xtask outages --balancers", with_balancers));
-    }
-    if !fast {
         steps.push(Step::task("peers", "cargo xtask peers", || peers::run(&[])));
-    }
-    if WITH_ZOO && !fast {
-        let sample = || zoo::run(&["--sample".into()]);
-        steps.push(Step::task("zoo", "cargo xtask zoo --sample", sample));
+        steps.push(Step::task("zoo", "cargo xtask zoo --sample", || zoo::run(&["--sample".into()])));
     }
     steps
 }

@@ -71,6 +71,28 @@ fn r12_silent_read_without_answered_ping_stays_alone() {
 }
 
 #[test]
+fn r12_silent_reads_of_one_incident_are_all_sent_once_more() {
+    const READS: usize = 64;
+    let mut stage = Stage::initialized();
+    for id in 1..=READS {
+        stage.client_sends(&READ.replace(r#""id":1"#, &format!(r#""id":{id}"#)));
+        // They become silent one after the other, as those of an agent do.
+        stage.advance(Duration::from_millis(100));
+    }
+    assert_eq!(std::mem::take(&mut stage.seen).len(), READS);
+    let mut again = 0;
+    for _ in 0..400 {
+        stage.advance(Duration::from_millis(100));
+        while let Some(seen) = stage.seen.pop_front() {
+            again += usize::from(seen.method() == "resources/read");
+            stage.answer(&seen, "{}");
+        }
+    }
+    assert_eq!(again, READS, "one incident is charged once");
+    assert_eq!(std::iter::from_fn(|| stage.client_reads()).count(), READS);
+}
+
+#[test]
 fn r12_silent_unsafe_call_is_only_reported() {
     let mut stage = Stage::initialized();
     stage.client_sends(&call(1, "create_note"));

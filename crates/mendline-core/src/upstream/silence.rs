@@ -36,6 +36,8 @@ pub struct Silence {
     timer: Option<TimerId>,
     /// Pings without an answer in a row.
     missed: u32,
+    /// The time at which the retry budget was charged for the silent calls.
+    charged: Option<Moment>,
     /// The longest answers of tools that are slower than half of the usual limit.
     longest: BTreeMap<ToolName, Duration>,
 }
@@ -158,10 +160,20 @@ impl Upstream {
             }
             if !self.may_send_now(key, cx.now) {
                 self.ping_again_later(cx);
-            } else if self.charge(Incident::Own, cx.now) {
+            } else if self.charge_silence(cx.now) {
                 self.repeat_silent_call(key, cx);
             }
         }
+    }
+
+    /// Charges the retry budget once for all calls that became silent within one limit of silence: they are one
+    /// incident.
+    fn charge_silence(&mut self, now: Moment) -> bool {
+        let is_charged = self.silence.charged.is_some_and(|charged| now.since(charged) < defaults::SILENCE);
+        if !is_charged && self.charge(Incident::Own, now) {
+            self.silence.charged = Some(now);
+        }
+        is_charged || self.silence.charged == Some(now)
     }
 
     /// Returns whether neither a pause nor a rate limit nor a breaker holds another attempt of this call back.
