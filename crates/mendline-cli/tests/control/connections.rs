@@ -83,19 +83,19 @@ fn follower_that_never_reads_loses_events_and_delays_no_call() {
         assert_eq!(answer["result"]["content"][0]["text"], "k is 42", "{answer}");
         assert!(answered.insert(answer["id"].to_string()), "{answer}");
     }
-    // The queued events come first. The count of lost events comes with the first event that fits again.
+    // The queued events come first. The count of lost events comes with the first event that fits again, and there may
+    // be several such counts.
     let lines = lines_of(stream);
     let mut missed = 0;
-    eventually("something was missed", LATER, || {
+    eventually("many were missed", LATER, || {
         look_up(&mut client, "more");
         for line in lines.try_iter() {
             let answer: Value = serde_json::from_str(&line).unwrap();
             assert!(answer.get("event").is_some() || answer["missed"].is_u64(), "{answer}");
             missed += answer["missed"].as_u64().unwrap_or(0);
         }
-        missed > 0
+        missed > 100
     });
-    assert!(missed > 100, "only {missed} were missed");
 }
 
 #[test]

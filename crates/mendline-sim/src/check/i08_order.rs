@@ -105,9 +105,8 @@ impl Check for Order {
                 }
             }
             Fact::NotificationRead { client, message, stamp: Some(stamp) } if is_list_change(message.method()) => {
-                if !self.list_changes.insert((*client, *stamp)) {
-                    return Err(format!("client {} read {stamp:?} twice", client.0));
-                }
+                let is_new = self.list_changes.insert((*client, *stamp));
+                return if is_new { Ok(()) } else { Err(format!("client {} read {stamp:?} twice", client.0)) };
             }
             Fact::NotificationRead { client, stamp, .. } => {
                 if stamp.is_some()
