@@ -42,7 +42,8 @@ impl ToolNames {
         Some(self.intern(&name))
     }
 
-    fn intern(&mut self, name: &str) -> ToolName {
+    /// Returns the shared name of a tool.
+    pub fn intern(&mut self, name: &str) -> ToolName {
         if let Some(known) = self.names.get(name) {
             return ToolName(Arc::clone(known));
         }

@@ -29,7 +29,12 @@ impl Deadlines {
         if self.tools.is_empty() || call.method() != Method::ToolsCall {
             return None;
         }
-        self.tools.get(call.get_str(&["name"])?.as_ref()).copied()
+        self.of_tool(&call.get_str(&["name"])?)
+    }
+
+    /// The timeout of this tool, if it has its own.
+    pub fn of_tool(&self, tool: &str) -> Option<Duration> {
+        self.tools.get(tool).copied()
     }
 }
 

@@ -92,8 +92,16 @@ impl Tools {
 
     /// The effect of a call.
     pub fn effect_of(&self, call: &Message) -> Effect {
+        // The usual case, a tool without known effect: its parameters are not parsed.
+        let is_known = !self.effects.is_empty() || !self.configured.is_empty();
+        let name = if is_known && call.method() == Method::ToolsCall { call.get_str(&["name"]) } else { None };
+        self.effect_of_named(call, name.as_deref())
+    }
+
+    /// The effect of a call whose tool has this name.
+    pub fn effect_of_named(&self, call: &Message, tool: Option<&str>) -> Effect {
         match call.method() {
-            Method::ToolsCall => self.effect_of_tool(call),
+            Method::ToolsCall => self.effect_of_tool(call, tool),
             Method::PromptsGet | Method::ResourcesRead if carries_state(call) => Effect::Unsafe,
             Method::ToolsList
             | Method::PromptsList
@@ -117,14 +125,12 @@ impl Tools {
         }
     }
 
-    fn effect_of_tool(&self, call: &Message) -> Effect {
-        // The usual case, a tool without known effect: its parameters are not parsed.
-        if (self.effects.is_empty() && self.configured.is_empty()) || carries_state(call) {
-            return Effect::Unsafe;
+    fn effect_of_tool(&self, call: &Message, tool: Option<&str>) -> Effect {
+        let known = tool.and_then(|tool| self.configured.get(tool).or_else(|| self.effects.get(tool)));
+        match known.copied() {
+            Some(effect) if effect != Effect::Unsafe && !carries_state(call) => effect,
+            _ => Effect::Unsafe,
         }
-        let Some(name) = call.get_str(&["name"]) else { return Effect::Unsafe };
-        let known = self.configured.get(name.as_ref()).or_else(|| self.effects.get(name.as_ref()));
-        known.copied().unwrap_or(Effect::Unsafe)
     }
 }
 

@@ -21,7 +21,6 @@ use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
 use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
-use crate::policy::tool_limits::Counts;
 use crate::port::LinkId;
 use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
 use crate::slab::Key;
@@ -71,12 +70,15 @@ impl Upstream {
 
     /// Sends waiting calls while slots are free.
     pub(super) fn promote(&mut self, cx: &mut Cx<'_>) {
+        // Nothing waits on the usual path.
+        if self.waiting.is_empty() {
+            return;
+        }
         if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_slot() {
             self.order_by_client();
         }
         let mut index = 0;
-        // Nothing waits on the usual path, so nothing is counted.
-        let mut counts = if self.waiting.is_empty() { Counts::new() } else { self.counts_by_tool() };
+        let mut counts = self.counts_by_tool();
         while index < self.waiting.len() {
             let has_slot = self.has_slot();
             if !has_slot && (self.subscriptions == 0 || !self.is_open()) {

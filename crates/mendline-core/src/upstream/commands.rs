@@ -127,13 +127,15 @@ impl Upstream {
             let why = RefusalReason::Fairness { limit: self.waiting.len() }.into();
             self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
-        let effect = self.tools.effect_of(&message);
         let method = message.method();
+        // The name is searched once for all that depends on it.
+        let name = if method == Method::ToolsCall { message.get_str(&["name"]) } else { None };
+        let effect = self.tools.effect_of_named(&message, name.as_deref());
+        let timeout = name.as_deref().and_then(|name| self.gate.deadlines.of_tool(name));
+        let tool = name.as_deref().map(|name| self.tool_names.intern(name));
         let grace = self.may_initialize_early(&message).then(|| cx.now + self.grace_of(&message));
-        let timeout = self.gate.deadlines.of(&message);
         let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
         (call.timeout, call.grace, call.limited_tool) = (timeout, grace, limited_tool.clone());
-        let tool = self.tool_names.of(&call.message);
         call.tool.clone_from(&tool);
         let trace = TraceParent::of(&call.message);
         let Some(key) = self.calls.insert(call) else {

@@ -219,6 +219,10 @@ impl Upstream {
 
     /// The current key of a call whose first attempt has this one.
     pub(super) fn key_of_repeated(&self, first: Key) -> Option<Key> {
+        // A repeated call has another key: most calls are found without a search.
+        if self.calls.get(first).is_some() {
+            return None;
+        }
         let is_its = |call: &Call| call.first_try.is_some_and(|FirstTry(key)| key == first);
         self.calls.iter().find(|(_, call)| is_its(call)).map(|(key, _)| key)
     }
