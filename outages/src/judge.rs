@@ -240,7 +240,11 @@ impl Judged<'_> {
             if !dies {
                 return Some(Miss::new("every read succeeds", format!("{}: {answer}", self.describe(call))));
             }
-            if answer.attempts() != Some(ATTEMPTS) || self.observed.runs(&call.id) > ATTEMPTS {
+            // The calls of an agent can spend the retry budget; the answer says so.
+            let may_be_fewer = self.cell.situation == Situation::Agent && answer.names_retry_budget();
+            let attempts = answer.attempts().unwrap_or_default();
+            let is_allowed = attempts == ATTEMPTS || (may_be_fewer && (1..ATTEMPTS).contains(&attempts));
+            if !is_allowed || self.observed.runs(&call.id) > ATTEMPTS {
                 let demanded = "a read that ends its server gets three attempts, then an error";
                 let runs = self.observed.runs(&call.id);
                 return Some(Miss::new(demanded, format!("{}: ran {runs} times, {answer}", self.describe(call))));

@@ -102,6 +102,11 @@ impl Answer {
         }
     }
 
+    /// Returns whether a failure says that the retry budget ended its attempts.
+    pub(crate) fn names_retry_budget(&self) -> bool {
+        matches!(&self.result, AnswerResult::Failure { text, .. } if text.contains("the retry budget is spent"))
+    }
+
     /// Returns the attempts that a failure reports.
     pub(crate) fn attempts(&self) -> Option<u64> {
         match self.result {

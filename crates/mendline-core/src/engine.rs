@@ -146,6 +146,9 @@ impl Engine {
             Input::Head { exchange, head } => {
                 self.with_upstream(exchange, |it, cx| it.handle_head(exchange, head, cx));
             }
+            Input::ResponseBytes { exchange } => {
+                self.with_upstream(exchange, |it, cx| it.handle_response_bytes(exchange, cx));
+            }
             Input::StreamEvent { exchange, event } => {
                 self.with_upstream(exchange, |it, cx| it.handle_event(exchange, event, cx));
             }

@@ -18,12 +18,13 @@
 //!
 //! [`Output::Exchange`] is answered by at most one [`Input::Reached`], then at most one [`Input::Head`], then any
 //! number of [`Input::StreamEvent`] (for the content `Events`) or at most one [`Input::Body`] (for any other content),
-//! and exactly one [`Input::End`], which is last. `Head` comes before `StreamEvent` and `Body`. [`Output::Abort`] is
-//! also answered by `End`, unless the exchange has ended already. The `written` of an `End` is the upper bound of what
-//! the peer can have received; a shell that does not know it reports [`Written::Whole`]. A `Body` is always complete: a
-//! truncated one is reported by the `End`, one that is not JSON-RPC by `Received::Broken`. A shell makes each exchange
-//! exactly once: it never repeats a request by itself, except on a new connection after a reused one was found dead
-//! before the first byte was written.
+//! and exactly one [`Input::End`], which is last. `Head` comes before `StreamEvent` and `Body`. Between them, bytes that
+//! complete neither are reported by [`Input::ResponseBytes`], at most once a second. [`Output::Abort`] is also answered
+//! by `End`, unless the exchange has ended already. The `written` of an `End` is the upper bound of what the peer can
+//! have received; a shell that does not know it reports [`Written::Whole`]. A `Body` is always complete: a truncated
+//! one is reported by the `End`, one that is not JSON-RPC by `Received::Broken`. A shell makes each exchange exactly
+//! once: it never repeats a request by itself, except on a new connection after a reused one was found dead before the
+//! first byte was written.
 //!
 //! # The contract of a client
 //!
@@ -201,6 +202,12 @@ pub enum Input {
         exchange: ExchangeId,
         /// The parts that decisions need.
         head: Head,
+    },
+    /// Bytes of a response arrived that complete neither an event nor the body: a comment, or a part of one of them.
+    /// At most one a second for each exchange.
+    ResponseBytes {
+        /// The exchange.
+        exchange: ExchangeId,
     },
     /// One event of an SSE response.
     StreamEvent {

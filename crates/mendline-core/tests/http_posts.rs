@@ -10,6 +10,7 @@ use std::time::Duration;
 use mendline_core::config::Dialect;
 use mendline_core::event::{Dropped, Event};
 use mendline_core::port::{Content, ExchangeEnd};
+use mendline_core::reason::CutReason;
 use mendline_core::{Input, defaults};
 use stage::http::{INITIALIZE, SentRequest, Stage, call};
 
@@ -155,4 +156,28 @@ fn s04_initialized_is_sent_while_every_slot_is_taken() {
     assert_eq!(stage.next_sent().method(), "notifications/initialized");
     assert!(stage.seen.is_empty());
     stage.advance(Duration::from_secs(1));
+}
+
+#[test]
+fn posts_wait_while_the_server_is_away() {
+    let mut stage = Stage::initialized();
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
+    for _ in 0..defaults::ONE_WAY_IN_FLIGHT + 2 {
+        stage.client_sends(changed);
+    }
+    assert_eq!(std::mem::take(&mut stage.seen).len(), defaults::ONE_WAY_IN_FLIGHT);
+    stage.advance(defaults::ONE_WAY - Duration::from_secs(7));
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#);
+    let seen = stage.next_sent();
+    stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
+    // A probe without an answer: the server is away. Meanwhile the notifications in flight time out.
+    stage.next_probe();
+    stage.advance(defaults::PROBE);
+    stage.next_probe();
+    stage.advance(Duration::from_secs(3));
+    let sent =
+        |stage: &Stage| stage.seen.iter().filter(|seen| seen.method() == "notifications/roots/list_changed").count();
+    assert_eq!((stage.aborted.len() > defaults::ONE_WAY_IN_FLIGHT, sent(&stage)), (true, 0));
+    stage.answer_probe();
+    assert_eq!(sent(&stage), 2, "they are sent when the server is back");
 }

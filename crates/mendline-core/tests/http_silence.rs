@@ -6,13 +6,13 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::config::{Dialect, RateLimit, ToolPolicy};
+use mendline_core::config::{Dialect, RateLimit, Timeouts, ToolPolicy};
 use mendline_core::event::Event;
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Content, ExchangeEnd, Reuse};
 use mendline_core::reason::CutReason;
 use mendline_core::status::Status;
-use mendline_core::{UpstreamConfig, defaults};
+use mendline_core::{Input, UpstreamConfig, defaults};
 use stage::http::{NOTES, SentRequest, Stage, call, outcome};
 
 const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#;
@@ -90,6 +90,64 @@ fn r12_silent_reads_of_one_incident_are_all_sent_once_more() {
     }
     assert_eq!(again, READS, "one incident is charged once");
     assert_eq!(std::iter::from_fn(|| stage.client_reads()).count(), READS);
+}
+
+#[test]
+fn r12_read_is_sent_once_more_if_its_response_is_silent_after_the_head_or_an_event() {
+    for has_event in [false, true] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(READ);
+        let first = stage.next_sent();
+        stage.advance(Duration::from_secs(20));
+        stage.status(first.id, 200, Content::Events, None);
+        if has_event {
+            stage.event(first.id, Some("1"), r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#);
+            stage.client_reads();
+        }
+        stage.advance(defaults::SILENCE - Duration::from_millis(1));
+        assert!(stage.seen.is_empty(), "the time begins again with each byte");
+        stage.advance(Duration::from_millis(1));
+        let ping = stage.next_sent();
+        assert_eq!(ping.method(), "ping");
+        stage.answer(&ping, "{}");
+        let second = stage.next_sent();
+        assert_eq!(second.method(), "resources/read");
+        stage.answer(&second, "{}");
+        assert_eq!(stage.client_reads().unwrap()["id"], 1);
+        assert!(stage.aborted.contains(&first.id));
+    }
+}
+
+#[test]
+fn r12_slow_read_with_comments_is_not_silent_until_its_deadline() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(READ);
+    let first = stage.next_sent();
+    stage.status(first.id, 200, Content::Events, None);
+    let call = Timeouts::default().call;
+    for _ in 0..call.as_secs() / 25 - 1 {
+        stage.advance(Duration::from_secs(25));
+        stage.input(Input::ResponseBytes { exchange: first.id });
+    }
+    assert!(stage.seen.is_empty() && silent(&stage).is_empty(), "a comment is no answer, and no silence");
+    assert_eq!(stage.client_reads(), None);
+    stage.advance(Duration::from_secs(26));
+    assert_eq!(stage.client_reads().unwrap()["error"]["data"]["outcome"], "unknown", "comments move no deadline");
+}
+
+#[test]
+fn r12_byte_ends_silence_of_unsafe_call() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.advance(defaults::SILENCE);
+    assert_eq!(silent(&stage).len(), 1);
+    stage.status(seen.id, 200, Content::Events, None);
+    assert!(silent(&stage).is_empty());
+    stage.advance(defaults::SILENCE);
+    assert_eq!(silent(&stage).len(), 1, "it is reported again");
+    stage.input(Input::ResponseBytes { exchange: seen.id });
+    assert!(silent(&stage).is_empty());
 }
 
 #[test]

@@ -187,6 +187,20 @@ fn tools_that_come_back_after_restart_were_never_away() {
 }
 
 #[test]
+fn list_in_flight_at_the_loss_is_answered_from_the_cache() {
+    let mut stage = with_tools(&[ONE, TWO]);
+    stage.client_sends(LIST);
+    assert_eq!(stage.server_reads().unwrap()["method"], "tools/list");
+    stage.die(stage.written);
+    let answer = stage.client_reads().expect("at once");
+    assert_eq!(answer["result"], serde_json::from_str::<Value>(&tools(&[ONE, TWO])).unwrap());
+    stage.next_dial();
+    stage.accept_dial();
+    stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
+    assert_eq!(methods_read_by_server(&mut stage), ["notifications/initialized", "tools/list"], "only to compare");
+}
+
+#[test]
 fn tools_missing_for_long_are_announced_once() {
     let mut stage = with_tools(&[ONE, TWO]);
     restart(&mut stage);

@@ -713,3 +713,17 @@ fn r29_any_refusal_of_modern_probe_is_cached() {
         assert_eq!(stage.client_reads().expect("at once")["error"]["code"], code);
     }
 }
+
+#[test]
+fn refusal_of_modern_probe_is_not_answered_for_the_next_process() {
+    let mut stage = Stage::up();
+    stage.client_sends(&modern(1, "server/discover", ""));
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
+    stage.client_reads().unwrap();
+    stage.die(stage.written);
+    stage.next_dial();
+    stage.accept_dial();
+    stage.client_sends(&modern(2, "server/discover", ""));
+    assert_eq!(stage.server_reads().expect("the new process is asked")["method"], "server/discover");
+}

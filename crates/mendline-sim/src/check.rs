@@ -8,6 +8,7 @@ mod i01_one_answer;
 mod i02_in_time;
 mod i03_no_second_effect;
 mod i04_bounded_attempts;
+mod i04_no_double_work;
 mod i05_honest_outcome;
 mod i06_alive;
 mod i06_alive_frozen;
@@ -83,6 +84,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i02_in_time::InTime),
         Box::new(i03_no_second_effect::NoSecondEffect),
         Box::new(i04_bounded_attempts::BoundedAttempts::new(config)),
+        Box::new(i04_no_double_work::NoDoubleWork::default()),
         Box::new(i05_honest_outcome::HonestOutcome::default()),
         Box::new(i06_alive::Alive::new(upstreams)),
         Box::new(i06_alive_frozen::AliveFrozen::new(config)),

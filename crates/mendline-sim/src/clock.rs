@@ -33,6 +33,8 @@ pub enum Due {
     RequestBytesAccepted(ExchangeId),
     /// A complete request arrives at the server of this upstream.
     RequestArrives(usize, u32),
+    /// A server sends a comment in this response.
+    CommentSent(ExchangeId),
     /// A part of a response arrives.
     PartArrives(ExchangeId),
     /// The shell detects a dead connection.

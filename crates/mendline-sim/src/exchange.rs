@@ -64,6 +64,8 @@ pub struct PendingRequest {
 pub enum Part {
     /// Its head.
     Head(Head),
+    /// A comment in an event stream.
+    Comment,
     /// One event.
     Event(SseEvent),
     /// Its whole body.
@@ -76,7 +78,7 @@ impl Part {
     /// Returns the approximate number of content bytes.
     pub fn size(&self) -> u64 {
         match self {
-            Part::Head(_) | Part::End(_) => 0,
+            Part::Head(_) | Part::Comment | Part::End(_) => 0,
             Part::Event(event) => event.data.as_ref().map_or(0, |data| data.len() as u64) + 8,
             Part::Body(text) => text.len() as u64,
         }

@@ -62,6 +62,8 @@ pub enum Report {
     Reached,
     /// The head of the response, with this status.
     Head(u16),
+    /// Bytes that are neither an event nor a body.
+    Bytes,
     /// One event; true if it carried a message.
     Event(bool),
     /// The body.

@@ -95,6 +95,7 @@ mod t14_reset_mid_body;
 mod t15_eof_without_response;
 mod t16_half_open_silence;
 mod t16_silence;
+mod t16_silent_response;
 mod t16_swallowed_request;
 mod t17_partition_one_way;
 mod t18_partition_two_way;
@@ -325,7 +326,7 @@ pub const SILENT_CHILD: &[&dyn Fault] = &[
 /// The same for HTTP servers.
 pub const SILENT_HTTP: &[&dyn Fault] = &[
     &t16_swallowed_request::SwallowedRequest,
-    &t16_swallowed_request::SwallowedRequest,
+    &t16_silent_response::SilentResponse,
     &t16_half_open_silence::HalfOpenSilence,
     &t16_silence::Silence,
     &l84_one_tool_hangs::OneToolHangs,

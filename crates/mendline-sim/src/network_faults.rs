@@ -132,6 +132,8 @@ pub struct NetworkFaults {
     pub silent: Option<u64>,
     /// The connection of the next JSON-RPC request is silent for good, and nothing detects it.
     pub swallows_next: bool,
+    /// The connection of the next response with events is silent after its head, and nothing detects it.
+    pub stalls_next_response: bool,
     /// Percentage of requests that are refused without being processed.
     pub refuses_streams: Option<u64>,
     /// The rejection of requests, and the percentage of requests.

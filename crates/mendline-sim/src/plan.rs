@@ -148,6 +148,20 @@ impl Plan {
             if !has_no_faults {
                 choose_limits(&mut upstream, has_limits, &mut limits_rng.fork(index as u64));
             }
+            if let Some(site) = pair.host.site.as_mut().filter(|_| upstream.resume_attempts == 0) {
+                // A server that closes its responses to be asked again works only with clients that ask.
+                site.polls = 0;
+            }
+            if upstream.rate_limit.is_some() {
+                // Calls that wait for a slot until their deadline would never be served.
+                let least = Duration::from_secs(3).min(upstream.timeouts.call);
+                for tool in upstream.tools.values_mut() {
+                    tool.timeout = tool.timeout.map(|timeout| timeout.max(least));
+                }
+            }
+            if let Some(site) = pair.host.site.as_mut().filter(|_| has_silence) {
+                site.comments = silence_rng.fork(200 + index as u64).percent(50);
+            }
             if has_silence && !has_no_faults {
                 let call = Duration::from_secs(*silence_rng.pick(&[40, 60, 60, 300]));
                 upstream.timeouts.call = call;
@@ -437,6 +451,7 @@ fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, has_no_faults: b
         events: *rng.pick(&[0, 50, 100, 100]),
         names: rng.percent(60),
         polls: *rng.pick(&[0, 0, 0, 30]),
+        comments: false,
         has_notice_stream: rng.percent(70),
         connect: *rng.pick(&[(0, 0), (0, 3), (1, 30)]),
         harmless: Vec::new(),

@@ -44,6 +44,8 @@ pub struct Site {
     pub names: bool,
     /// Percentage of resumable responses that are closed early, to be resumed.
     pub polls: u64,
+    /// It sends comments in responses with events while the call runs.
+    pub comments: bool,
     /// It offers a stream for notifications.
     pub has_notice_stream: bool,
     /// Milliseconds to connect: minimum and maximum.

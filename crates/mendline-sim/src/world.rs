@@ -371,6 +371,7 @@ impl World {
             Due::OutputArrives(_) | Due::PartArrives(_) | Due::Pause(_) => {}
             Due::ChildEnds(link, ending) => self.child_ends(link, ending),
             Due::Reap(link) => self.reap(link),
+            Due::CommentSent(exchange) => self.send_comment(exchange),
             Due::ConnectEnds(exchange) => self.connect_ends(exchange),
             Due::RequestBytesAccepted(exchange) => self.accept_request_bytes(exchange),
             Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),

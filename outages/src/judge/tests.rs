@@ -201,6 +201,18 @@ fn command_that_dies_gets_three_attempts() {
     misses(&cell, &after, "every read succeeds");
 }
 
+#[test]
+fn retry_budget_may_end_the_attempts_of_an_agent() {
+    let mut stopped = failure(7_000, "unknown", 2);
+    if let AnswerResult::Failure { text, .. } = &mut stopped.result {
+        "it was not sent again, because the retry budget is spent".clone_into(text);
+    }
+    let facts = |answer| ran(observed(vec![call(Kind::Read, 6_000, answer)]), "read-6000", 2);
+    passes(&cell(Form::DiesAtCall, Situation::Agent), &facts(stopped.clone()));
+    misses(&cell(Form::DiesAtCall, Situation::Agent), &facts(failure(7_000, "unknown", 2)), "three attempts");
+    misses(&cell(Form::DiesAtCall, Situation::ReadDuring), &facts(stopped), "three attempts");
+}
+
 fn handshake(form: Form, answer: Answer) -> (Cell, Observed) {
     let facts = Observed { start: ms(5_000), ..observed(vec![call(Kind::Initialize, 5_000, answer)]) };
     (cell(form, Situation::FirstStart), facts)

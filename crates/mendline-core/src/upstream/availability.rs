@@ -333,9 +333,7 @@ impl Upstream {
         // An outage is not the failure of a tool.
         self.availability.failed.clear();
         self.resolve(Condition::Away, cx);
-        for key in self.waiting.clone() {
-            self.answer_pending_from_cache(key, cx);
-        }
+        self.answer_waiting_lists(cx);
     }
 
     /// Decides about the calls that wait for the verdict.

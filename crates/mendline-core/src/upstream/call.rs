@@ -111,6 +111,8 @@ pub struct Call {
     pub is_looked_up: bool,
     /// The time after which its current attempt counts as silent.
     pub silence_limit: Duration,
+    /// The time of the last byte that the server sent about it.
+    pub last_byte: Moment,
     /// It was reported as silent.
     pub is_silent: bool,
     /// It was silent and sent once more; its first attempt is still in flight.
@@ -170,6 +172,7 @@ impl Call {
             worst_outcome: Outcome::NotSent,
             arrived: now,
             attempt_started: now,
+            last_byte: now,
             begun: 0,
             pending: None,
             awaited_hints: None,
@@ -302,7 +305,7 @@ impl Call {
 
     /// The time at which its current attempt counts as silent.
     pub fn silent_at(&self) -> Option<Moment> {
-        (self.is_watched() && self.is_sent()).then(|| self.attempt_started.max(self.renewed) + self.silence_limit)
+        (self.is_watched() && self.is_sent()).then(|| self.attempt_started.max(self.last_byte) + self.silence_limit)
     }
 
     fn is_sent(&self) -> bool {

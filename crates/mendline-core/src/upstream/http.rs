@@ -175,7 +175,7 @@ impl Http {
     }
 
     /// The open exchanges.
-    pub(super) fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
+    fn exchanges(&self) -> impl Iterator<Item = &Exchange> {
         self.exchanges.values().map(|exchange| &**exchange)
     }
 
@@ -282,7 +282,7 @@ impl Upstream {
             }
             // The stream is open, but POSTs failed: a ping shows whether they work again.
         }
-        let slots = http.free_slots();
+        let slots = if self.availability.is_away() { FreeSlots::NONE } else { http.free_slots() };
         let Some(http) = &self.http else { return };
         if http.is_probing()
             || self.handshake_in_flight()
@@ -335,8 +335,10 @@ impl Upstream {
             if self.gate.is_paused(cx.now) && self.outbox.first_call().is_some_and(|key| self.keeps_pause(key)) {
                 return self.watch_gate(cx);
             }
-            // A call needs no slot, so the exchanges are counted only for other messages.
-            let slots = if self.outbox.begins_with_call() { FreeSlots::NONE } else { http.free_slots() };
+            // A call needs no slot, so the exchanges are counted only for other messages. These wait for a server that
+            // is away.
+            let has_slots = !self.outbox.begins_with_call() && !self.availability.is_away();
+            let slots = if has_slots { http.free_slots() } else { FreeSlots::NONE };
             match self.outbox.pop_where(|out| slots.has_room_for(out), cx.ledger) {
                 // A call that waited for `initialized` waits for the end of the pause now.
                 Some(Out::Call(key)) if self.gate.is_paused(cx.now) && self.is_clients(key) => {

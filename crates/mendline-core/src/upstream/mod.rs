@@ -289,6 +289,7 @@ impl Upstream {
         self.link.handle_exited(how, called, cx);
         self.outbox.reset(cx.ledger);
         self.lose_calls(|range| range.written(accepted), cx);
+        self.answer_waiting_lists(cx);
         self.shorten_grace(cx);
         self.give_up_if_parked(cx);
         self.announce(cx);

@@ -19,6 +19,7 @@ use super::{Upstream, bounded};
 use crate::config::{Transport, UpstreamConfig};
 use crate::cx::Cx;
 use crate::event::{Event, LinkState, Replacement};
+use crate::evidence::Outcome;
 use crate::port::{Change, Output};
 use crate::reason::LossReason;
 use crate::slab::Key;
@@ -110,6 +111,9 @@ impl Upstream {
         for key in open_subscriptions {
             self.drop_exchange(key, cx);
             self.disarm(key, cx);
+            if let Some(call) = self.calls.get_mut(key) {
+                call.worst_outcome = call.worst_outcome.max(Outcome::Unknown);
+            }
             // A new key, as for every call that is sent again.
             if let Some(key) = self.calls.rename(key) {
                 self.requeue(key, cx);

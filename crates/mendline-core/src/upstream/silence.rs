@@ -5,7 +5,8 @@
 //! a ping on a fresh connection. The first answer wins, and the other attempt is cancelled. An unanswered ping decides
 //! nothing: a single-threaded server that runs the call cannot answer it.
 //!
-//! A call that runs for long is not silent: the limit is twice the longest answer of its tool so far.
+//! Each byte of its response begins the time again: the head, an event, a comment, a part of the body. A call that runs
+//! for long is not silent either: the limit is twice the longest answer of its tool so far.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,7 +73,7 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.is_silent = true;
         let (name, method, tool) = (call.name, call.method(), call.tool.clone());
-        let silent_for = cx.now.since(call.attempt_started.max(call.renewed));
+        let silent_for = cx.now.since(call.attempt_started.max(call.last_byte));
         cx.emit(Event::CallSilent { upstream: self.id, call: name, method, tool, silent_for });
         self.arm(key, cx);
         if self.may_be_repeated(key) {
@@ -80,13 +81,23 @@ impl Upstream {
         }
     }
 
-    /// Handles a sign of life of a call.
+    /// Records that a byte of the response to a call arrived.
+    pub(super) fn note_byte(&mut self, purpose: Purpose, cx: &mut Cx<'_>) {
+        if let Purpose::Call(key) = purpose {
+            self.end_silence(key, cx);
+        }
+    }
+
+    /// Handles a byte that the server sent about a call: the time until it is silent begins again.
     pub(super) fn end_silence(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get_mut(key).filter(|call| call.is_silent) else { return };
+        let Some(call) = self.calls.get_mut(key) else { return };
+        call.last_byte = cx.now;
+        if !std::mem::take(&mut call.is_silent) {
+            return;
+        }
         if matches!(call.state, State::Sent(_)) {
             cx.emit(Event::SilenceEnded { upstream: self.id, call: call.name, tool: call.tool.clone() });
         }
-        (call.is_silent, call.renewed) = (false, cx.now);
         self.disarm(key, cx);
         self.arm(key, cx);
     }
@@ -102,14 +113,6 @@ impl Upstream {
             && call.effect.is_repeatable()
             && call.method() != Method::Initialize
             && call.counted() < call.policy(&self.config).retry.attempts
-            && !self.has_response(key)
-    }
-
-    /// Returns whether the server has begun to respond to this call.
-    fn has_response(&self, key: Key) -> bool {
-        let carries = |purpose: Purpose| purpose == Purpose::Call(key);
-        let Some(http) = &self.http else { return false };
-        http.exchanges().any(|exchange| carries(exchange.purpose) && exchange.status.is_some())
     }
 
     fn ping_for_silence(&mut self, cx: &mut Cx<'_>) {
@@ -202,6 +205,7 @@ impl Upstream {
             was_out,
         });
         call.first_try = Some(FirstTry(key));
+        call.stream.restart();
         call.is_silent = false;
         call.state = State::Queued;
         if let Some(tool) = &call.limited_tool {
@@ -245,7 +249,7 @@ impl Upstream {
 
     fn cancel_attempt(&mut self, key: Key, attempt: Key, cx: &mut Cx<'_>) {
         let is_modern = self.calls.get(key).is_some_and(|call| meta::is_modern(&call.message));
-        if self.is_open() && !is_modern {
+        if self.is_open() && !is_modern && !self.closing {
             let text = words::cancelled(&Id::number(attempt.number()), "another attempt was answered");
             self.outbox.push_text(Spliced::whole(text), Method::Cancelled, cx.ledger);
         }

@@ -139,6 +139,13 @@ impl Upstream {
         self.send_provisional_handshake(client, request, answer, cx);
     }
 
+    /// Answers the waiting lists from the cache: the server is away, and the next one may not have all entries at once.
+    pub(super) fn answer_waiting_lists(&mut self, cx: &mut Cx<'_>) {
+        for key in self.waiting.clone() {
+            self.answer_pending_from_cache(key, cx);
+        }
+    }
+
     /// Answers a waiting list from the cache, because the server is away.
     pub(super) fn answer_pending_from_cache(&mut self, key: Key, cx: &mut Cx<'_>) -> bool {
         let Some(call) = self.calls.get(key).filter(|call| ListKind::of(call.method()).is_some()) else { return false };
@@ -196,7 +203,9 @@ impl Upstream {
         let (method, modern) = (message.method(), meta::is_modern(message));
         let (kind, is_ready) = (ListKind::of(method), self.is_ready(modern));
         let continued = kind.zip(key.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
-        let page = self.catalogue.find(&key);
+        // A refusal is for the start. Later the server is asked: a new process may not refuse any more.
+        let is_usable = |answer: &Message| answer.kind() != Kind::Error || !self.ever_answered;
+        let page = self.catalogue.find(&key).filter(|page| is_usable(&page.answer));
         let left = page.map(|page| page.holds_for(cx.now)).unwrap_or_default();
         let holds = modern && is_ready && !left.is_zero() && continued.is_none();
         // A client that is reading the cached list reads it to its end.

@@ -105,7 +105,9 @@ impl Upstream {
             EventKind::Answered(call) => {
                 self.failures += u32::from(self.counts_results);
                 if let Some(tool) = self.tool_of(*call) {
-                    tool.answered += u32::from(tool.trials.len() == 1 && tool.trials.contains_key(call));
+                    // A trial that takes longer is replaced, perhaps by a call that is not sent yet.
+                    let in_time = tool.trials.get(call).is_some_and(|began| now - *began < tool.open_for);
+                    tool.answered += u32::from(tool.trials.len() == 1 && in_time);
                 }
                 self.end(*call);
             }

@@ -37,7 +37,7 @@ impl PortContractHttp {
         let is_allowed = match report {
             Report::Reached => !std::mem::replace(&mut course.reached, true) && !course.head,
             Report::Head(_) => !std::mem::replace(&mut course.head, true) && course.reached,
-            Report::Event(_) => course.head && !course.body && !course.given_up,
+            Report::Bytes | Report::Event(_) => course.head && !course.body && !course.given_up,
             Report::Body => course.head && !std::mem::replace(&mut course.body, true) && !course.given_up,
             Report::End => {
                 self.open.remove(&exchange);

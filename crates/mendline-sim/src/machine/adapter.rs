@@ -295,6 +295,9 @@ macro_rules! adapter {
                     real::Input::Head { exchange: id, head: it } => {
                         core::Input::Head { exchange: exchange(id), head: head(it) }
                     }
+                    real::Input::ResponseBytes { exchange: id } => {
+                        core::Input::ResponseBytes { exchange: exchange(id) }
+                    }
                     real::Input::StreamEvent { exchange: id, event } => {
                         core::Input::StreamEvent { exchange: exchange(id), event }
                     }

@@ -138,6 +138,7 @@ impl Runner {
             events: 0,
             names: false,
             polls: 0,
+            comments: false,
             has_notice_stream: true,
             connect: (1, 1),
             harmless: Vec::new(),

@@ -8,7 +8,7 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mendline_core::port::{ExchangeEnd, ExchangeId, Written};
+use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Written};
 use mendline_core::{Input, Port};
 use mendline_wire::{
     Kind, Limits, Message, Method, Received, ReceivedEvent, SseDecoder, SseEncoder, SseEvent, headers,
@@ -27,6 +27,9 @@ use crate::site;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time until a dead connection is detected: TCP keep-alive probes and the TCP user timeout.
 const DEAD_CONNECTION_TIMEOUT: Duration = Duration::from_secs(45);
+
+/// The time between two comments of a server.
+pub(super) const COMMENT_INTERVAL: Duration = Duration::from_secs(10);
 
 impl World {
     pub(super) fn begin_exchange(&mut self, id: ExchangeId, upstream: usize, request: Request) {
@@ -174,18 +177,29 @@ impl World {
         let upstream = exchange.upstream;
         match exchange.next(now) {
             None => return false,
-            Some(Part::Event(_) | Part::Body(_)) if !self.machine.may_read(Port::Exchange(id)) => return false,
+            Some(Part::Comment | Part::Event(_) | Part::Body(_)) if !self.machine.may_read(Port::Exchange(id)) => {
+                return false;
+            }
             Some(_) => {}
         }
         let is_pretty = self.hosts[upstream].site.as_ref().is_some_and(|site| site.faults.pretty);
         match exchange.take() {
             Some(Part::Head(head)) => {
                 let report = Report::Head(head.status);
+                if let Some(site) = &mut self.hosts[upstream].site
+                    && exchange.key.is_some()
+                    && head.content == Content::Events
+                {
+                    exchange.stalled = std::mem::take(&mut site.faults.stalls_next_response);
+                }
                 let hint = head.retry_after_ms.filter(|_| matches!(head.status, 429 | 503));
                 self.report(upstream, id, report, Input::Head { exchange: id, head });
                 if let Some(millis) = hint {
                     self.record(&Fact::RetryAfter { upstream, wait: Duration::from_millis(millis) });
                 }
+            }
+            Some(Part::Comment) => {
+                self.report(upstream, id, Report::Bytes, Input::ResponseBytes { exchange: id });
             }
             Some(Part::Event(event)) => {
                 let is_odd = self.hosts[upstream].site.as_ref().is_some_and(|site| site.faults.odd_frames);
@@ -206,6 +220,14 @@ impl World {
             None => {}
         }
         true
+    }
+
+    /// Sends a comment in a response, and plans the next one.
+    pub(super) fn send_comment(&mut self, id: ExchangeId) {
+        if self.exchanges.get(&id).is_some_and(|exchange| !exchange.is_closed()) {
+            self.send_back(Some(id), Part::Comment);
+            self.clock.after(COMMENT_INTERVAL, Due::CommentSent(id));
+        }
     }
 
     fn end_exchange(&mut self, id: ExchangeId, how: ExchangeEnd) {

@@ -9,7 +9,9 @@ use mendline_core::reason::CutReason;
 use mendline_wire::{Message, Method, SseEvent, headers};
 
 use super::World;
+use super::http::COMMENT_INTERVAL;
 use super::origin::head;
+use crate::clock::Due;
 use crate::exchange::{Part, PendingRequest};
 use crate::network_faults::Cut;
 use crate::site::{self, Conversation, Form, HttpServerKind, Site, Stream};
@@ -29,6 +31,9 @@ impl World {
         let mut head = head(200, Content::Events);
         head.session = stream.session.clone();
         self.send_back(listener, Part::Head(head));
+        if let Some(listener) = listener.filter(|_| site.comments) {
+            self.clock.after(COMMENT_INTERVAL, Due::CommentSent(listener));
+        }
         if form != Form::NamedEvents {
             return;
         }

@@ -385,7 +385,12 @@ impl<D: Dial> Http<D> {
         }
         match exchange.poll() {
             Step::Wait => {}
-            Step::Read(Read::Wait) => self.update_held(id),
+            Step::Read(Read::Wait) => {
+                if exchange.take_new_bytes() {
+                    self.facts.push_back(Input::ResponseBytes { exchange: id });
+                }
+                self.update_held(id);
+            }
             Step::Read(Read::Event(event)) => {
                 exchange.waker.wake_by_ref();
                 self.update_held(id);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mendline_core::Secret;
 use mendline_core::port::{ExchangeId, HttpRequest, Verb};
+use mendline_core::{Input, Secret};
 use tokio::time::{Instant, timeout};
 
 use super::stage::{EVENTS_HEAD, PING, PONG, Stage, events, get, json, line, memory_dialer, post, target};
@@ -54,6 +54,44 @@ async fn events_are_equal_for_any_split_of_stream() {
         let (facts, _server) = tokio::join!(stage.facts(1), serve);
         assert_eq!(facts, expected, "split at {split}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r12_bytes_between_events_are_reported_once_a_second() {
+    let (dial, mut servers) = memory_dialer();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(get());
+    let serve = async {
+        let mut server = servers.next().await;
+        server.request().await;
+        server.write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n").await;
+        // Comments, the parts of an event, and a comment long after it.
+        for piece in [": 1\n", ": 2\n\n", ": 3\n", ": 4\n", "data: a", "\n\n"] {
+            tokio::time::sleep(Duration::from_millis(400)).await;
+            server.write(piece).await;
+        }
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        server.write(":\n").await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    let facts = async {
+        let began = tokio::time::Instant::now();
+        let mut facts = Vec::new();
+        loop {
+            let fact = stage.next().await;
+            facts.push((began.elapsed().as_millis(), line(&fact)));
+            if matches!(fact, Input::End { .. }) {
+                return facts;
+            }
+        }
+    };
+    let (facts, ()) = tokio::join!(facts, serve);
+    let facts: Vec<_> = facts.iter().map(|(at, fact)| (*at, fact.as_str())).collect();
+    assert_eq!(facts[..2].iter().map(|(_, fact)| *fact).collect::<Vec<_>>(), ["reached", "head 200 Events"]);
+    assert_eq!(
+        facts[2..],
+        [(400, "bytes"), (1600, "bytes"), (2400, "event data=a"), (22_400, "bytes"), (23_400, "end Complete Whole")]
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -82,6 +82,7 @@ impl Upstream {
                 http.early_session = Some(session.as_str().into());
             }
         }
+        self.note_byte(purpose, cx);
         if let Some(hint) = pause_hint {
             self.pause(hint, is_unavailable, cx);
         }
@@ -97,6 +98,12 @@ impl Upstream {
         self.advance_http(cx);
     }
 
+    pub fn handle_response_bytes(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
+        if let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) {
+            self.note_byte(exchange.purpose, cx);
+        }
+    }
+
     pub fn handle_event(&mut self, id: ExchangeId, event: ReceivedEvent, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
@@ -108,6 +115,7 @@ impl Upstream {
         exchange.has_message |= received.is_some();
         match purpose {
             Purpose::Call(key) => {
+                self.end_silence(key, cx);
                 if let Some(call) = self.calls.get_mut(key)
                     && !call.stream.note(event_id, retry, received.is_some())
                 {

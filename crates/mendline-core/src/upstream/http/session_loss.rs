@@ -261,6 +261,10 @@ impl Upstream {
 
     /// Sends the confirming ping, once more if a broken connection took it. Returns whether one is in flight.
     pub(in crate::upstream) fn ping_to_confirm(&mut self, cx: &mut Cx<'_>) -> bool {
+        if self.closing {
+            // The session ends anyway.
+            return false;
+        }
         let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) else { return false };
         let Some(ping) = ping().filter(|_| suspicion.pings < defaults::CONFIRMATIONS) else { return false };
         suspicion.pings += 1;

@@ -20,6 +20,8 @@ pub(super) struct Reader {
     kind: Kind,
     inflater: Option<Inflater>,
     limit: usize,
+    /// Bytes arrived since the last event.
+    has_new_bytes: bool,
 }
 
 enum Kind {
@@ -52,12 +54,12 @@ pub(super) enum Read {
 impl Reader {
     /// Creates a reader of events of at most `limit` bytes each.
     pub(super) fn events(limit: usize, inflater: Option<Inflater>) -> Reader {
-        Reader { kind: Kind::Events(Box::new(SseDecoder::new(limit))), inflater, limit }
+        Reader { kind: Kind::Events(Box::new(SseDecoder::new(limit))), inflater, limit, has_new_bytes: false }
     }
 
     /// Creates a reader of one text of at most `limit` bytes.
     pub(super) fn whole(limit: usize, inflater: Option<Inflater>) -> Reader {
-        Reader { kind: Kind::Whole(Gathered::First(Bytes::new())), inflater, limit }
+        Reader { kind: Kind::Whole(Gathered::First(Bytes::new())), inflater, limit, has_new_bytes: false }
     }
 
     /// Returns the number of buffered bytes.
@@ -70,12 +72,20 @@ impl Reader {
         gathered + self.inflater.as_ref().map_or(0, Inflater::waiting)
     }
 
+    /// Returns whether bytes arrived since the last event and the last call of this function.
+    pub(super) fn take_new_bytes(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_bytes)
+    }
+
     pub(super) fn poll(&mut self, body: &mut ResponseBody, cx: &mut Context<'_>) -> Read {
         let mut inflated = 0;
         loop {
             if let Kind::Events(decoder) = &mut self.kind {
                 match decoder.next_event() {
-                    Some(Ok(event)) => return Read::Event(event),
+                    Some(Ok(event)) => {
+                        self.has_new_bytes = false;
+                        return Read::Event(event);
+                    }
                     Some(Err(_)) => return Read::TooLarge,
                     None => {}
                 }
@@ -99,11 +109,14 @@ impl Reader {
             }
             match body.poll_data(cx) {
                 Poll::Pending => return Read::Wait,
-                Poll::Ready(Some(Ok(data))) => match &mut self.inflater {
-                    Some(inflater) => inflater.push(data),
-                    None if !self.kind.take_chunk(data, self.limit) => return Read::TooLarge,
-                    None => {}
-                },
+                Poll::Ready(Some(Ok(data))) => {
+                    self.has_new_bytes = true;
+                    match &mut self.inflater {
+                        Some(inflater) => inflater.push(data),
+                        None if !self.kind.take_chunk(data, self.limit) => return Read::TooLarge,
+                        None => {}
+                    }
+                }
                 Poll::Ready(Some(Err(reason))) => return Read::Failed(Failure::Cut(reason)),
                 Poll::Ready(None) if self.inflater.as_ref().is_some_and(|inflater| !inflater.is_complete()) => {
                     return Read::Failed(broken("the server's compressed answer breaks off"));

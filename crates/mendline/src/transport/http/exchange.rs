@@ -18,6 +18,9 @@ use super::origin::Location;
 use super::pool::ConnectionId;
 use super::transfer::{Evidence, Failure, ResponseBody, ResponseFuture, Upload};
 
+/// The least time between two reports of bytes that are neither an event nor a body.
+const BYTES_INTERVAL: Duration = Duration::from_secs(1);
+
 /// An exchange that has not ended.
 pub(super) struct Exchange {
     pub(super) request: HttpRequest,
@@ -31,6 +34,8 @@ pub(super) struct Exchange {
     pub(super) is_second_try: bool,
     /// The time when it was sent, and how long its connection had been idle since the exchange before.
     pub(super) sent_after_idle: Option<(Instant, Duration)>,
+    /// The time at which bytes of its response were last reported by themselves.
+    bytes_reported: Option<Instant>,
     pub(super) stage: Stage,
     pub(super) waker: Waker,
 }
@@ -74,6 +79,7 @@ impl Exchange {
             reached: false,
             is_second_try: false,
             sent_after_idle: None,
+            bytes_reported: None,
             stage: Stage::Waiting,
             waker,
         }
@@ -99,6 +105,20 @@ impl Exchange {
     /// Returns how many bytes of its body are buffered.
     pub(super) fn held(&self) -> usize {
         if let Stage::Reading { reader, .. } = &self.stage { reader.held() } else { 0 }
+    }
+
+    /// Returns whether bytes of its response arrived that are to be reported by themselves.
+    pub(super) fn take_new_bytes(&mut self) -> bool {
+        let Stage::Reading { reader, .. } = &mut self.stage else { return false };
+        if !reader.take_new_bytes() {
+            return false;
+        }
+        let now = Instant::now();
+        let is_due = self.bytes_reported.is_none_or(|last| now.duration_since(last) >= BYTES_INTERVAL);
+        if is_due {
+            self.bytes_reported = Some(now);
+        }
+        is_due
     }
 
     pub(super) fn poll(&mut self) -> Step {
