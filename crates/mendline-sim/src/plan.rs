@@ -148,10 +148,6 @@ impl Plan {
             if !has_no_faults {
                 choose_limits(&mut upstream, has_limits, &mut limits_rng.fork(index as u64));
             }
-            if let Some(site) = pair.host.site.as_mut().filter(|_| upstream.resume_attempts == 0) {
-                // A server that closes its responses to be asked again works only with clients that ask.
-                site.polls = 0;
-            }
             if upstream.rate_limit.is_some() {
                 // Calls that wait for a slot until their deadline would never be served.
                 let least = Duration::from_secs(3).min(upstream.timeouts.call);
@@ -236,6 +232,11 @@ impl Plan {
                     .iter()
                     .filter(|scheduled| scheduled.upstream == index)
                     .for_each(|scheduled| scheduled.fault.prepare(site));
+                if config.upstreams[index].resume_attempts == 0 {
+                    // A server that closes its responses to be resumed works only with clients that resume. Faults
+                    // prepare such servers too, so this comes last.
+                    site.polls = 0;
+                }
                 config.upstreams[index].transport = Transport::Http(dialect(site.kind, &mut last.fork(index as u64)));
             }
         }
