@@ -5,7 +5,7 @@
 //!
 //! A call is sent again because of an incident: its own failure, a lost link or session, a verdict about the server. An
 //! incident can affect many calls. Per upstream their number may not exceed a tenth of the calls, plus 10, plus one per
-//! six seconds.
+//! six seconds; the time in which the machine was suspended counts, because the clock of the engine includes it.
 
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ struct Traffic {
 /// Counters per upstream.
 pub(super) struct BoundedAttempts {
     traffic: Vec<Traffic>,
+    /// Total suspended time.
+    slept: Duration,
 }
 
 impl BoundedAttempts {
@@ -40,7 +42,7 @@ impl BoundedAttempts {
             over_http: upstream.transport != Transport::Child,
             ..Traffic::default()
         });
-        BoundedAttempts { traffic: traffic.collect() }
+        BoundedAttempts { traffic: traffic.collect(), slept: Duration::ZERO }
     }
 
     fn see_event(
@@ -62,7 +64,7 @@ impl BoundedAttempts {
                     || std::mem::take(&mut traffic.is_new) =>
             {
                 traffic.incidents += 1;
-                let grown = now.since(Moment::ZERO).as_secs() / Duration::from_secs(6).as_secs();
+                let grown = (now.since(Moment::ZERO) + self.slept).as_secs() / Duration::from_secs(6).as_secs();
                 let allowed = traffic.calls / 10 + 11 + grown;
                 if traffic.incidents > allowed {
                     return Err(format!(
@@ -87,6 +89,9 @@ impl Check for BoundedAttempts {
             && let Some(upstream) = event.upstream
         {
             return self.see_event(upstream, &event.kind, event.reason, now);
+        }
+        if let Fact::ConnectivityChanged(later) = fact {
+            self.slept += *later;
         }
         let Fact::Accepted { key, .. } = fact else { return Ok(()) };
         let record = oracle.of(*key);
