@@ -146,6 +146,9 @@ impl Check for PingRate {
                 for child in self.children.values_mut() {
                     child.last = None;
                     child.pings.clear();
+                    // The last message is older by the suspended time.
+                    let older = |at: Moment| Moment(at.0.saturating_sub(later.as_nanos() as u64));
+                    child.last_received = child.last_received.map(older);
                 }
                 Ok(())
             }
