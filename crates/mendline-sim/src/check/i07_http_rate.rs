@@ -83,8 +83,9 @@ impl Upstream {
                     return Err(format!("{dials} dials within a minute"));
                 }
             }
-            // A link that waits because of its dial limit was not lost again.
-            "Waiting" | "Parked" if from != "Idle" => {
+            // A link that waits because of its dial limit, or that was parked and waits again after a new configuration or
+            // a change of connectivity, was not lost again.
+            "Waiting" | "Parked" if !matches!(from, "Idle" | "Waiting" | "Parked") => {
                 self.lost = Some(now);
                 let lived = now - self.began;
                 let is_proven = std::mem::take(&mut self.served) || lived >= defaults::PROVEN;
