@@ -37,6 +37,7 @@ use mendline_core::{Config, Moment};
 use mendline_wire::Method;
 
 use crate::fact::Fact;
+use crate::machine::{EngineEvent, EventKind};
 use crate::oracle::Oracle;
 
 pub use i17_clean_end::BOUND as END_BOUND;
@@ -74,6 +75,16 @@ impl fmt::Display for Violation {
 /// Returns whether this is a notification that a list has changed.
 pub(crate) fn is_list_change(method: Method) -> bool {
     matches!(method, Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged)
+}
+
+/// Returns whether the server has answered a request of a client. The answer to a call that is sent again because of its
+/// error proves that the server is healthy, like one that the client receives.
+pub(crate) fn is_answer(event: &EngineEvent) -> bool {
+    match event.kind {
+        EventKind::Answered(_) | EventKind::AnsweredWithError(_) => true,
+        EventKind::Retried(..) => event.reason == Some("error_answer"),
+        _ => false,
+    }
 }
 
 /// Creates all checks of a world. (I15 compares two worlds and is in `run.rs`.)

@@ -12,9 +12,9 @@ use std::time::Duration;
 use mendline_core::config::Reconnect;
 use mendline_core::{Config, LinkId, Moment, defaults};
 
-use super::Check;
+use super::{Check, is_answer};
 use crate::fact::Fact;
-use crate::machine::{EngineOutput, EventKind};
+use crate::machine::EngineOutput;
 use crate::oracle::Oracle;
 
 const PER_MINUTE: usize = defaults::DIALS_PER_MINUTE;
@@ -109,7 +109,7 @@ impl Check for DialRate {
                     return Err(format!("{} dials within a minute", dials.recent.len()));
                 }
             }
-            Fact::Emitted(event) if matches!(event.kind, EventKind::Answered(_) | EventKind::AnsweredWithError(_)) => {
+            Fact::Emitted(event) if is_answer(event) => {
                 if let Some(dials) = event.upstream.and_then(|upstream| self.upstreams.get_mut(upstream)) {
                     dials.served = true;
                 }

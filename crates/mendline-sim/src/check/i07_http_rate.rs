@@ -16,8 +16,8 @@ use mendline_core::port::{ExchangeId, Verb};
 use mendline_core::{Config, Moment, defaults};
 use mendline_wire::{Kind, headers};
 
-use super::Check;
 use super::i07_dial_rate::least_wait;
+use super::{Check, is_answer};
 use crate::exchange::Request;
 use crate::fact::{Fact, Report, Via};
 use crate::machine::{EngineOutput, EventKind};
@@ -236,7 +236,7 @@ impl Check for HttpRate {
                 (Some(upstream), EventKind::Moved(_, to)) if self.upstreams[upstream].over_http => {
                     self.upstreams[upstream].move_to(to, now)
                 }
-                (Some(upstream), EventKind::Answered(_) | EventKind::AnsweredWithError(_)) => {
+                (Some(upstream), _) if is_answer(event) => {
                     self.upstreams[upstream].served = true;
                     Ok(())
                 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mendline_core::{Config, Moment, defaults};
 
-use super::Check;
+use super::{Check, is_answer};
 use crate::fact::Fact;
 use crate::machine::{EngineOutput, EventKind};
 use crate::oracle::Oracle;
@@ -110,7 +110,7 @@ impl Check for RedialLimit {
             Fact::Emitted(event) => {
                 let Some(upstream) = event.upstream else { return Ok(()) };
                 let it = &mut self.upstreams[upstream];
-                if matches!(event.kind, EventKind::Answered(_) | EventKind::AnsweredWithError(_)) {
+                if is_answer(event) {
                     it.end_incident();
                 }
                 let EventKind::Moved(from, to) = &event.kind else { return Ok(()) };
