@@ -438,6 +438,44 @@ fn r03_configured_timeout_holds_for_first_handshake() {
     first_handshake_ends_after(Duration::from_secs(3), Startup::Immediate);
 }
 
+/// Starts a child that neither answers its first handshake for three seconds nor ends when it is told to.
+fn draining_at_first_handshake(startup: Startup) -> Stage {
+    let mut stage = Stage::with(|notes| {
+        notes.catalogue = Catalogue { cache: true, startup };
+        notes.timeouts.handshake = Duration::from_secs(3);
+        notes.timeouts.call = Duration::from_secs(4);
+    });
+    stage.accept_dial();
+    stage.client_sends(&initialize_request("2025-11-25"));
+    stage.server_reads().unwrap();
+    stage.advance(Duration::from_secs(3));
+    assert_eq!(stage.state(), LinkState::Draining);
+    stage
+}
+
+#[test]
+fn r03_deadline_of_handshake_holds_while_child_is_ended() {
+    let mut stage = draining_at_first_handshake(Startup::Wait);
+    stage.advance(Duration::from_secs(1));
+    assert_eq!(stage.state(), LinkState::Draining);
+    let answer = stage.client_reads().expect("an answer at the deadline");
+    assert_eq!((&answer["id"], &answer["error"]["data"]["cause"]), (&json!("g"), &json!("timed_out")));
+}
+
+#[test]
+fn r26_grace_of_handshake_ends_while_child_is_ended() {
+    let mut stage = draining_at_first_handshake(Startup::Immediate);
+    stage.advance(Duration::from_secs(1));
+    assert_eq!(stage.state(), LinkState::Draining);
+    let answer = stage.client_reads().expect("a provisional answer");
+    assert_eq!(answer["result"]["serverInfo"]["version"], "provisional");
+    stage.die(stage.written);
+    stage.next_dial();
+    stage.accept_dial();
+    assert_eq!(stage.server_answers(HANDSHAKE_RESULT)["method"], "initialize");
+    assert_eq!(stage.client_reads(), None, "one answer");
+}
+
 /// A child that answers its first handshake after this time.
 fn initialized_after(time: Duration) -> Stage {
     let mut stage = Stage::up();

@@ -101,6 +101,8 @@ pub struct Call {
     pub arrived: Moment,
     /// The time at which its current attempt was handed to the shell.
     pub attempt_started: Moment,
+    /// Its current attempt was given up, and the exit of the child settles it.
+    pub is_given_up: bool,
     /// Over HTTP, the number of exchanges that were begun up to its current attempt.
     pub begun: u64,
     /// Its last attempt failed, and the verdict about the server is open.
@@ -172,6 +174,7 @@ impl Call {
             worst_outcome: Outcome::NotSent,
             arrived: now,
             attempt_started: now,
+            is_given_up: false,
             last_byte: now,
             begun: 0,
             pending: None,
@@ -293,7 +296,7 @@ impl Call {
     /// The time at which its current attempt is given up: a handshake by its timeout, a call if that is configured.
     pub fn attempt_deadline(&self, configured: &UpstreamConfig) -> Option<Moment> {
         let timeouts = &self.policy(configured).timeouts;
-        if !matches!((self.owner, self.state), (Owner::Client { .. }, State::Sent(_))) {
+        if self.is_given_up || !matches!((self.owner, self.state), (Owner::Client { .. }, State::Sent(_))) {
             return None;
         }
         match self.method() {

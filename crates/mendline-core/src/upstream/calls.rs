@@ -144,6 +144,7 @@ impl Upstream {
                     call.state = State::Sent(SentOver::Stdio(self.outbox.hand_over(text.len())));
                     call.attempts += 1;
                     call.attempt_started = cx.now;
+                    call.is_given_up = false;
                     call.silence_limit = self.silence.limit(call.tool.as_ref());
                     call.is_silent = false;
                     call.is_out = true;
@@ -534,9 +535,13 @@ impl Upstream {
         let why = if is_handshake { HandshakeError::TimedOut.into() } else { Reason::TimedOut { after: Some(after) } };
         if self.http.is_none() && is_handshake {
             self.session.lose();
-            // The exit of the child settles the call.
+            // The exit of the child settles the call; its deadline and its grace can come before.
+            if let Some(call) = self.calls.get_mut(key) {
+                call.is_given_up = true;
+            }
             self.drain_link(why, EndedBy::Us, cx);
-            return self.shorten_grace(cx);
+            self.shorten_grace(cx);
+            return self.arm(key, cx);
         }
         if !is_handshake && !is_unreached {
             self.cancel_upstream(key, "the limit of an attempt passed", cx);
