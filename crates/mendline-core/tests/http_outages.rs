@@ -13,7 +13,7 @@ use mendline_core::reason::ConnectError;
 use mendline_core::{Event, Input, LinkState, Moment, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{INITIALIZE, OUTAGES, Outage, SentRequest, Stage, call, complete_handshake, outcome};
+use stage::http::{INITIALIZE, OUTAGES, Outage, SentRequest, Stage, call, complete_handshake, modern, outcome};
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
@@ -499,6 +499,27 @@ fn t06_needs_login_is_probed_and_cleared() {
     assert_eq!(stage.client_reads().unwrap()["id"], 9);
     stage.advance(Duration::from_secs(600));
     assert!(stage.seen.is_empty(), "it is not probed any more");
+}
+
+#[test]
+fn t06_login_needed_by_away_server_is_probed_and_cleared() {
+    for is_modern in [false, true] {
+        let list = if is_modern { modern(1, "tools/list", "") } else { LIST.to_owned() };
+        let mut stage = if is_modern { Stage::new(Dialect::Auto) } else { Stage::initialized() };
+        stage.client_sends(&list);
+        stage.run(Duration::from_secs(1), Stage::serve);
+        stage.client_sends(&list);
+        stage.refuse_connection();
+        let is_rejected = |read: &(Moment, Value)| read.1["error"]["data"]["cause"] == "needs_login";
+        let during = stage.run(Duration::from_secs(20), |stage, seen| stage.page(seen, 403));
+        assert!(during.iter().any(is_rejected), "modern: {is_modern}: {during:?}");
+        // Probes after 2, 4, 8 and 16 s: the next one is at most 16 s away.
+        stage.run(Duration::from_secs(17), Stage::serve);
+        stage.client_sends(&list);
+        let after = stage.run(Duration::from_secs(1), Stage::serve);
+        assert!(matches!(&after[..], [(_, answer)] if answer["result"].is_object()), "modern: {is_modern}: {after:?}");
+        stage.run(Duration::from_secs(600), |_, seen| panic!("it is not probed any more: {:?}", seen.ask));
+    }
 }
 
 #[test]

@@ -154,9 +154,14 @@ pub struct Availability {
 }
 
 impl Availability {
-    /// Returns whether only a response proves that the server is back.
+    /// Returns whether the server is away.
     pub fn is_away(&self) -> bool {
         self.condition == Condition::Away
+    }
+
+    /// Returns whether only a response proves that the server is back, not a connection.
+    pub fn needs_proof(&self) -> bool {
+        matches!(self.condition, Condition::Away | Condition::NeedsLogin)
     }
 
     /// Returns whether calls are rejected for want of a login.

@@ -80,7 +80,7 @@ impl Upstream {
 
     /// Sends the probe of a dial, if one is needed and known. Returns whether the server is being probed.
     pub(in crate::upstream) fn probe_for_link(&mut self, cx: &mut Cx<'_>) -> bool {
-        if !self.availability.is_away() {
+        if !self.availability.needs_proof() {
             return false;
         }
         if self.is_probing() {
@@ -96,7 +96,10 @@ impl Upstream {
         if self.is_probed_by_call() {
             return false;
         }
-        let has_work = !self.waiting.is_empty() || self.session.is_initialized() || self.subscriptions > 0;
+        let has_work = !self.waiting.is_empty()
+            || self.session.is_initialized()
+            || self.subscriptions > 0
+            || self.availability.needs_login();
         if !has_work {
             return false;
         }
@@ -171,7 +174,13 @@ impl Upstream {
 
     fn probe_failed(&mut self, sign: Sign, why: Reason, cx: &mut Cx<'_>) {
         match sign {
-            Sign::LoginRequired => self.login_required(&why, cx),
+            Sign::LoginRequired => {
+                self.login_required(&why, cx);
+                if !self.link.is_up() {
+                    // The next dial is the next probe.
+                    self.unreachable(why, false, cx);
+                }
+            }
             Sign::Overloaded => self.probe_overloaded(cx),
             Sign::Unknown => self.probe_refused(why, cx),
             _ => self.away(why, cx),

@@ -31,9 +31,9 @@ impl Upstream {
     }
 
     pub(in crate::upstream) fn handle_reachable(&mut self, cx: &mut Cx<'_>) {
-        // A connection does not prove that a server is back that accepted connections while it was away.
+        // A connection does not prove that a server is back that accepted connections while it was away or needed a login.
         let over = if self.has_sse_stream() { Over::Sse } else { Over::Http };
-        if !self.availability.is_away() && self.link.handle_reached(over, cx) {
+        if !self.availability.needs_proof() && self.link.handle_reached(over, cx) {
             match self.session.reinitialize() {
                 // The probe may be the handshake itself; then its answer opens the session.
                 Some(handshake) if !self.session_initializes() => self.replay(handshake, cx),
