@@ -8,8 +8,8 @@ use mendline_core::reason::{CutReason, RefusalReason};
 use std::time::Duration;
 
 use mendline_core::Input;
-use mendline_core::config::Dialect;
-use mendline_core::port::{Content, ExchangeEnd, Reuse, Written};
+use mendline_core::config::{Dialect, Startup};
+use mendline_core::port::{Content, ExchangeEnd, Reuse, Verb, Written};
 use stage::http::{
     INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_without_session, outcome, over_sse,
 };
@@ -344,6 +344,36 @@ fn t02_ended_sse_stream_is_not_explained_by_post_status() {
     let answer = stage.client_reads().expect("an answer");
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("event stream") && !text.contains("202"), "{text}");
+}
+
+#[test]
+fn t01_refusal_by_both_transports_keeps_worst_outcome() {
+    for (status, outcome) in [(400, "unknown"), (404, "refused"), (405, "refused")] {
+        let mut stage = Stage::with(Dialect::Auto, |notes| notes.catalogue.startup = Startup::Wait);
+        stage.client_sends(INITIALIZE);
+        let handshake = stage.next_sent();
+        stage.status(handshake.id, status, Content::Empty, None);
+        stage.end(handshake.id, ExchangeEnd::Complete);
+        let get = stage.next_sent();
+        assert_eq!(get.ask.verb, Verb::Get, "{status}");
+        stage.status(get.id, 400, Content::Empty, None);
+        stage.end(get.id, ExchangeEnd::Complete);
+        let data = &stage.client_reads().expect("an answer")["error"]["data"];
+        assert_eq!((&data["cause"], &data["outcome"]), (&"cannot_bridge".into(), &outcome.into()), "{status}");
+        assert_eq!(data["attempts"], 1, "{status}: the server has received it");
+    }
+}
+
+#[test]
+fn t01_unsafe_call_is_not_sent_over_sse_after_bare_400() {
+    for (status, is_sent_again) in [(400, false), (404, true), (405, true)] {
+        let mut stage = Stage::new(Dialect::Auto);
+        stage.client_sends(&call(1, "create_note"));
+        let post = stage.next_sent();
+        stage.status(post.id, status, Content::Empty, None);
+        stage.end(post.id, ExchangeEnd::Complete);
+        assert_eq!(stage.client_reads().is_none(), is_sent_again, "{status}: a bare 400 may hide an execution");
+    }
 }
 
 #[test]

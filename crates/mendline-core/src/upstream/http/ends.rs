@@ -192,7 +192,10 @@ impl Upstream {
                     self.unreachable(why.clone().into(), false, cx);
                 }
             }
-            Verdict::OtherDialect(why) => self.try_other_dialect(key, why, cx),
+            Verdict::OtherDialect(why) => {
+                let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(405)) };
+                self.try_other_dialect(key, evidence, why, cx);
+            }
             Verdict::OtherEra(why) => {
                 self.remember_refused_discover(key, &why, cx);
                 self.fail(key, Cause::OtherEra, Outcome::Refused, why, cx);

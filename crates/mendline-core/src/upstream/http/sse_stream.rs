@@ -17,16 +17,23 @@ use crate::reason::{LossReason, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
+use crate::upstream::calls::Incident;
 use crate::upstream::exchange::{Exchange, Purpose};
 use crate::words::Cause;
 
 impl Upstream {
-    /// Requeues the call and tries the SSE stream: the server does not support Streamable HTTP.
-    pub(super) fn try_other_dialect(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
+    /// Requeues the call and tries the SSE stream: the server does not support Streamable HTTP. The attempt does not
+    /// count, but the server has received the call: an unsafe one that may have run is answered.
+    pub(super) fn try_other_dialect(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.dialect = Dialect::Sse;
         http.refused = Some(why);
-        self.settle_for(key, Evidence::UNSENT, cx.now, LossReason::TryingSse.into(), cx);
+        let why = Reason::from(LossReason::TryingSse);
+        if let Some(call) = self.calls.get_mut(key).filter(|_| evidence.outcome() != Outcome::NotSent) {
+            call.uncounted += 1;
+        }
+        self.end_attempt(key, evidence, &why, cx);
+        self.resend(key, evidence, cx.now, why, Incident::Free, cx);
         self.sort_waiting();
         self.link.return_to_dialing(cx);
     }
