@@ -197,6 +197,9 @@ fn legacy_refusal_of_modern_request_makes_client_initialize() {
         let answer = stage.client_reads().expect("an answer to fall back from");
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&7.into(), &(-32601).into()), "{status} {body:?}");
         assert_eq!(answer["error"]["data"]["cause"], "other_era");
+        // A bare 400 does not say that the server did nothing.
+        let outcome = if (status, body) == (400, None) { "unknown" } else { "refused" };
+        assert_eq!(answer["error"]["data"]["outcome"], outcome, "{status} {body:?}");
         assert!(stage.seen.is_empty(), "and no other dialect is tried for it");
         stage.client_sends(INITIALIZE);
         stage.answer_initialize("s1");

@@ -198,7 +198,14 @@ impl Upstream {
             }
             Verdict::OtherEra(why) => {
                 self.remember_refused_discover(key, &why, cx);
-                self.fail(key, Cause::OtherEra, Outcome::Refused, why, cx);
+                // An error in the body refuses the request; a bare status may not.
+                let reply = match (&exchange.error_body, exchange.status) {
+                    (None, Some(status)) => Reply::Status(status),
+                    _ => Reply::HeadersRefused,
+                };
+                let evidence = Evidence { written, reply };
+                self.end_attempt(key, evidence, &why, cx);
+                self.fail(key, Cause::OtherEra, evidence.outcome(), why, cx);
             }
             // The handshake waits for its provisional answer, which names the login.
             Verdict::NeedsLogin(why) if has_grace => {
