@@ -119,8 +119,6 @@ pub struct Exchange {
     pub harmless: bool,
     /// The rejection reports a lost session.
     pub reports_session_lost: bool,
-    /// The response reports that no server accepts such requests here; the request counts as not sent.
-    pub misdirected: bool,
     /// Number of response bytes carried so far.
     pub carried: u64,
     /// Its random number generator.
@@ -147,7 +145,6 @@ impl Exchange {
             overloaded: false,
             harmless: false,
             reports_session_lost: false,
-            misdirected: false,
             carried: 0,
             rng,
             accepted: 0,

@@ -241,7 +241,6 @@ impl World {
             record.overloaded += u32::from(exchange.overloaded);
             record.harmless += u32::from(exchange.harmless);
             record.reported_session_lost += u32::from(exchange.reports_session_lost);
-            record.whole -= u32::from(exchange.misdirected);
         }
         self.coverage.exchange_ended(&how, written);
         self.report(exchange.upstream, id, Report::End, Input::End { exchange: id, how, written });

@@ -193,8 +193,7 @@ impl World {
     fn reply_misdirected(&mut self, pending: &PendingRequest) {
         let has_no_target = pending.request.target.is_none();
         if let Some(exchange) = pending.exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-            (exchange.misdirected, exchange.refuses, exchange.reports_session_lost) =
-                (has_no_target, !has_no_target, !has_no_target);
+            (exchange.refuses, exchange.reports_session_lost) = (true, !has_no_target);
         }
         self.answer_status(pending.exchange, if has_no_target { 405 } else { 404 });
     }
