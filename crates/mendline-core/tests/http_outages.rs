@@ -9,7 +9,7 @@ use std::time::Duration;
 use mendline_core::config::{Dialect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Change, Content, ExchangeEnd, Verb, Written};
-use mendline_core::reason::ConnectError;
+use mendline_core::reason::{ConnectError, CutReason};
 use mendline_core::{Event, Input, LinkState, Moment, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
@@ -499,6 +499,34 @@ fn t06_needs_login_is_probed_and_cleared() {
     assert_eq!(stage.client_reads().unwrap()["id"], 9);
     stage.advance(Duration::from_secs(600));
     assert!(stage.seen.is_empty(), "it is not probed any more");
+}
+
+#[test]
+fn undecided_call_is_no_probe_of_manual_reconnect() {
+    for has_other in [false, true] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(&call(1, "make"));
+        let seen = stage.next_sent();
+        stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
+        stage.answer_probe();
+        let hints = stage.next_sent();
+        assert_eq!(hints.method(), "tools/list", "the hints decide whether it is sent again");
+        stage.input(Input::Reconnect { upstream: NOTES });
+        if has_other {
+            stage.client_sends(&read(2));
+        }
+        let mut calls = 0;
+        let answers = stage.run(Duration::from_secs(5), |stage, seen| {
+            calls += u32::from(is_call(seen));
+            stage.serve(seen);
+        });
+        assert_eq!(calls, 0, "it may have run");
+        // It is decided by these hints, or by those that are looked up after the reconnect.
+        stage.answer(&hints, r#"{"tools":[{"name":"make"}]}"#);
+        let last = stage.client_reads();
+        let mut answers = answers.iter().map(|(_, answer)| answer).chain(&last);
+        assert!(answers.any(|answer| answer["id"] == 1 && outcome(answer) == "unknown"), "{last:?}");
+    }
 }
 
 #[test]

@@ -252,6 +252,11 @@ impl Call {
         }
     }
 
+    /// Returns whether it is not known yet whether it is sent again.
+    pub fn is_undecided(&self) -> bool {
+        self.pending.is_some() || self.awaited_hints.is_some()
+    }
+
     /// Returns whether this call is a subscription, which ends only on request.
     pub fn is_subscription(&self) -> bool {
         self.method() == Method::SubscriptionsListen

@@ -89,8 +89,7 @@ impl Upstream {
             }
             let key = self.waiting[index];
             let call = self.calls.get(key);
-            let is_undecided = |call: &Call| call.pending.is_some() || call.awaited_hints.is_some();
-            let is_time = match call.map(|call| (call.state, is_undecided(call))) {
+            let is_time = match call.map(|call| (call.state, call.is_undecided())) {
                 Some((_, true)) => false,
                 Some((State::Waiting { not_before, .. }, _)) => not_before <= cx.now,
                 _ => true,

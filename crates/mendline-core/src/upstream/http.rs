@@ -304,7 +304,17 @@ impl Upstream {
         let counts = self.counts_by_tool();
         let is_admitted =
             |key: &Key| self.calls.get(*key).is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
-        let first = self.waiting.iter().position(is_admitted);
+        // A call that waits for a verdict or for hints is not to be sent again yet, perhaps never.
+        let is_decided = |key: &Key| self.calls.get(*key).is_none_or(|call| !call.is_undecided());
+        let first = self.waiting.iter().position(|key| is_decided(key) && is_admitted(key));
+        if !self.waiting.is_empty() && !self.waiting.iter().any(is_decided) {
+            // None of them can be the probe.
+            self.note_away(cx);
+            if !self.probe_for_link(cx) {
+                self.link.go_idle(cx);
+            }
+            return;
+        }
         if first.is_none() && !self.waiting.is_empty() {
             // All wait for the limits of their tools: for a slot, or for the end of a call in flight.
             return self.next_slot_of_tools(cx.now).into_iter().for_each(|at| self.watch_gate_at(at, cx));
