@@ -6,14 +6,16 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::config::{Dialect, ToolPolicy};
+use mendline_core::config::{Dialect, Startup, ToolPolicy};
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Change, Content, ExchangeEnd, Verb, Written};
 use mendline_core::reason::{ConnectError, CutReason};
 use mendline_core::{Event, Input, LinkState, Moment, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
-use stage::http::{INITIALIZE, OUTAGES, Outage, SentRequest, Stage, call, complete_handshake, modern, outcome};
+use stage::http::{
+    INITIALIZE, OUTAGES, Outage, SentRequest, Stage, call, complete_handshake, endpoint, modern, outcome,
+};
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
@@ -499,6 +501,22 @@ fn t06_needs_login_is_probed_and_cleared() {
     assert_eq!(stage.client_reads().unwrap()["id"], 9);
     stage.advance(Duration::from_secs(600));
     assert!(stage.seen.is_empty(), "it is not probed any more");
+}
+
+#[test]
+fn overloaded_handshake_over_sse_is_repeated_on_a_new_stream() {
+    for (status, is_new) in [(503, true), (429, false)] {
+        let mut stage = Stage::with(Dialect::Sse, |notes| notes.catalogue.startup = Startup::Wait);
+        stage.client_sends(INITIALIZE);
+        let sse = stage.next_sent().id;
+        endpoint(&mut stage, sse, "/messages?s=1");
+        let post = stage.next_sent();
+        stage.answer_overloaded(&post, status, Some(1));
+        assert_eq!(stage.aborted.contains(&sse), is_new, "{status}: the server may have been initialized");
+        stage.next_request();
+        let next = stage.next_sent();
+        assert_eq!(next.ask.verb, if is_new { Verb::Get } else { Verb::Post }, "{status}");
+    }
 }
 
 #[test]

@@ -121,6 +121,10 @@ impl Upstream {
             }
             Verdict::Settle(evidence, why) if sign == Sign::Overloaded && !exchange.resumes => {
                 self.call_overloaded(key, evidence, why, is_busy, cx);
+                if is_initialize && over_sse && evidence.outcome() == Outcome::Unknown {
+                    // A server must not be initialized twice, and the handshake may have arrived.
+                    self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
+                }
             }
             Verdict::Settle(evidence, why)
                 if matches!(sign, Sign::Failed | Sign::Unknown)
