@@ -14,7 +14,7 @@ use mendline_core::{Event, Input, LinkState, Moment, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
 use stage::http::{
-    INITIALIZE, OUTAGES, Outage, SentRequest, Stage, call, complete_handshake, endpoint, modern, outcome,
+    INITIALIZE, OUTAGES, Outage, SentRequest, Stage, call, complete_handshake, endpoint, modern, outcome, over_sse,
 };
 
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -501,6 +501,21 @@ fn t06_needs_login_is_probed_and_cleared() {
     assert_eq!(stage.client_reads().unwrap()["id"], 9);
     stage.advance(Duration::from_secs(600));
     assert!(stage.seen.is_empty(), "it is not probed any more");
+}
+
+#[test]
+fn probe_answered_with_retyped_id_over_sse_ends_outage() {
+    let (mut stage, sse) = over_sse();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.page(&seen, 500);
+    stage.refuse_probe(500);
+    let probe = stage.next_probe();
+    stage.status(probe.id, 202, Content::Empty, None);
+    stage.end(probe.id, ExchangeEnd::Complete);
+    stage.event(sse, None, &format!(r#"{{"jsonrpc":"2.0","id":"{}","result":{{}}}}"#, probe.json()["id"]));
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+    assert!(!stage.seen.iter().any(SentRequest::is_probe), "no other probe follows");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::upstream::Upstream;
 use crate::upstream::availability::proves_availability;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{ErrorBody, Purpose, first_words};
+use crate::upstream::inbound::number_of_other_type;
 use crate::upstream::internal::InternalRequest;
 
 impl Upstream {
@@ -322,7 +323,10 @@ impl Upstream {
         }
         let key = match purpose {
             Purpose::Call(key) => self.key_of_repeated(key).unwrap_or(key),
-            Purpose::SseStream => Key::from_number(Id::from_raw(message.id()?).as_u64()?),
+            Purpose::SseStream => {
+                let id = message.id()?;
+                Key::from_number(Id::number_in(id).or_else(|| number_of_other_type(id))?)
+            }
             _ => return None,
         };
         self.calls.get(key).map(|call| (key, call.owner))
