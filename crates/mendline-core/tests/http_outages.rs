@@ -535,6 +535,19 @@ fn overloaded_handshake_over_sse_is_repeated_on_a_new_stream() {
 }
 
 #[test]
+fn probe_of_old_target_is_given_up() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&read(1));
+    stage.refuse_connection();
+    let probe = stage.next_probe();
+    let config = Box::new(UpstreamConfig::http("notes", "https://other.example/mcp", Dialect::Auto));
+    stage.input(Input::Reconfigure { upstream: NOTES, config, change: Change::Transport });
+    assert!(stage.aborted.contains(&probe.id), "one probe at a time");
+    let read = stage.run(Duration::from_secs(3), Stage::serve);
+    assert!(matches!(&read[..], [(_, answer)] if answer["id"] == 1 && answer["result"].is_object()), "{read:?}");
+}
+
+#[test]
 fn undecided_call_is_no_probe_of_manual_reconnect() {
     for has_other in [false, true] {
         let mut stage = Stage::initialized();

@@ -108,6 +108,7 @@ impl Upstream {
         let open_subscriptions: Vec<Key> = self.calls.keys_by_age().into_iter().filter(is_open_subscription).collect();
         self.drop_sse_stream(cx);
         self.forget_session(cx);
+        self.drop_probes(cx);
         for key in open_subscriptions {
             self.drop_exchange(key, cx);
             self.disarm(key, cx);

@@ -60,6 +60,17 @@ impl Upstream {
         self.runs(InternalRequest::Probe) || self.runs(InternalRequest::ProbeHandshake)
     }
 
+    /// Gives up the probes in flight: another target is probed from now on.
+    pub(in crate::upstream) fn drop_probes(&mut self, cx: &mut Cx<'_>) {
+        for key in self.calls.keys_by_age() {
+            let owner = self.calls.get(key).map(|call| call.owner);
+            if matches!(owner, Some(Owner::Us(internal)) if internal.is_probe()) {
+                self.drop_exchange(key, cx);
+                drop(self.take(key, cx));
+            }
+        }
+    }
+
     /// Handles the timer of the next probe.
     pub fn handle_availability_timer(&mut self, cx: &mut Cx<'_>) {
         self.availability.timer = None;
