@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mendline_core::port::ExchangeId;
 use mendline_core::{Moment, defaults};
+use mendline_wire::Kind;
 
 use super::Check;
 use crate::fact::{Fact, Report, Via};
@@ -36,6 +37,12 @@ impl Check for NoDoubleWork {
                 self.open.insert(*exchange, (*key, None));
             }
             Fact::Reported { exchange, report: Report::End, .. } | Fact::Requested(EngineOutput::Abort(exchange)) => {
+                self.open.remove(exchange);
+            }
+            // A response that is complete does not arrive any more: it was an error after which the call is sent again.
+            Fact::Received { by: Via::Exchange(_, exchange), message: Some(message) }
+                if matches!(message.kind(), Kind::Result | Kind::Error) =>
+            {
                 self.open.remove(exchange);
             }
             Fact::Reported { exchange, report: Report::Head(_) | Report::Bytes | Report::Event(_), .. } => {
