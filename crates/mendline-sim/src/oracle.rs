@@ -238,11 +238,15 @@ impl Oracle {
         self.records.get(key.0 as usize)
     }
 
-    /// Returns whether a body may come from the cache or be provisional.
+    /// Returns whether a body may come from the cache or be provisional. The answer to one of two open requests with the
+    /// same id can be that of the other.
     pub fn may_be_from_cache(&self, record: &Record, body: &[u8]) -> bool {
-        let Some(bodies) =
-            self.bodies_by_upstream.get(&record.upstream).filter(|_| catalogue::is_cacheable(record.method))
-        else {
+        let is_twin = |it: &Record| it.twin && it.client == record.client && it.id == record.id;
+        let is_cacheable = || {
+            catalogue::is_cacheable(record.method)
+                || (record.twin && self.records.iter().any(|it| is_twin(it) && catalogue::is_cacheable(it.method)))
+        };
+        let Some(bodies) = self.bodies_by_upstream.get(&record.upstream).filter(|_| is_cacheable()) else {
             return false;
         };
         bodies.iter().any(|written| catalogue::is_same_but_for_ttl(body, written))
