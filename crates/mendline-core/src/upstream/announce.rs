@@ -85,7 +85,7 @@ impl Upstream {
 
     /// Sends progress to every waiting call that has a progress token.
     fn send_own_progress(&mut self, words: &str, cx: &mut Cx<'_>) {
-        for key in self.waiting.clone() {
+        for key in self.calls.waiting_keys() {
             let Some(call) = self.calls.get_mut(key) else { continue };
             let (Owner::Client { client, request }, Some(progress)) = (call.owner, call.next_own_progress()) else {
                 continue;

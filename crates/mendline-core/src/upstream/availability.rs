@@ -237,7 +237,6 @@ impl Upstream {
     fn hold_for_verdict(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         let since = call.waiting_since(cx.now);
-        call.state = State::Waiting { since, not_before: cx.now };
         let (name, tool, why) = (call.name, call.tool.clone(), pending.why.clone());
         let was_out = std::mem::take(&mut call.is_out);
         cx.emit(Event::VerdictAwaited { upstream: self.id, call: name, tool, why, was_out });
@@ -246,8 +245,7 @@ impl Upstream {
         self.gate.note_waits(call.name);
         // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
         let Some(key) = self.calls.rename(key) else { return };
-        self.waiting.push_back(key);
-        self.sort_waiting();
+        self.calls.wait(key, since, cx.now);
         self.disarm(key, cx);
         self.arm(key, cx);
     }
@@ -343,12 +341,10 @@ impl Upstream {
 
     /// Decides about the calls that wait for the verdict.
     fn resolve(&mut self, verdict: Condition, cx: &mut Cx<'_>) {
-        let is_pending = |key: &Key| self.calls.get(*key).is_some_and(|call| call.pending.is_some());
-        let pending: Vec<Key> = self.waiting.iter().copied().filter(is_pending).collect();
+        let pending = self.calls.take_waiting(|call| call.pending.is_some());
         if pending.is_empty() {
             return;
         }
-        self.waiting.retain(|key| !pending.contains(key));
         for key in pending {
             let Some(pending) = self.calls.get_mut(key).and_then(|call| call.pending.take()) else { continue };
             match verdict {
@@ -356,7 +352,6 @@ impl Upstream {
                 _ => self.failed_while_away(key, *pending, cx),
             }
         }
-        self.sort_waiting();
         self.fail_blocked(cx);
     }
 

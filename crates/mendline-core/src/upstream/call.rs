@@ -267,6 +267,14 @@ impl Call {
         self.is_subscription() && self.message.get(&["notifications", kind.filter()]) == Some(b"true")
     }
 
+    /// Its client; `None` for an internal request.
+    pub fn client(&self) -> Option<ClientId> {
+        match self.owner {
+            Owner::Client { client, .. } => Some(client),
+            Owner::Us(_) => None,
+        }
+    }
+
     /// The deadline of its answer.
     pub fn deadline(&self, configured: &UpstreamConfig) -> Option<Moment> {
         let timeouts = &self.policy(configured).timeouts;

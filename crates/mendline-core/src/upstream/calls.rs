@@ -54,40 +54,28 @@ impl Upstream {
 
     /// Returns whether a slot for one more call is free on a link that is up.
     pub(super) fn has_slot(&self) -> bool {
-        self.is_open() && self.in_flight() < self.config.limits.in_flight
-    }
-
-    /// Calls that are sent or queued, except subscriptions.
-    pub(super) fn in_flight(&self) -> usize {
-        let out = self.calls.len() - self.internal_requests - self.waiting.len();
-        if self.subscriptions == 0 {
-            return out;
-        }
-        let waiting =
-            self.waiting.iter().filter(|key| self.calls.get(**key).is_some_and(Call::is_subscription)).count();
-        out - (self.subscriptions - waiting)
+        self.is_open() && self.calls.in_flight() < self.config.limits.in_flight
     }
 
     /// Sends waiting calls while slots are free.
     pub(super) fn promote(&mut self, cx: &mut Cx<'_>) {
         // Nothing waits on the usual path.
-        if self.waiting.is_empty() {
+        if !self.calls.any_waits() {
             return;
         }
-        if self.clients.len() > 1 && self.waiting.len() > 1 && self.has_slot() {
+        if self.clients.len() > 1 && self.calls.waiting_count() > 1 && self.has_slot() {
             self.order_by_client();
         }
         let mut index = 0;
         let mut counts = self.counts_by_tool();
-        while index < self.waiting.len() {
+        while let Some(key) = self.calls.waiting_at(index) {
             let has_slot = self.has_slot();
-            if !has_slot && (self.subscriptions == 0 || !self.is_open()) {
+            if !has_slot && (self.calls.subscriptions() == 0 || !self.is_open()) {
                 return;
             }
             if !self.gate.is_open(cx.now) {
                 return self.watch_gate(cx);
             }
-            let key = self.waiting[index];
             let call = self.calls.get(key);
             let is_time = match call.map(|call| (call.state, call.is_undecided())) {
                 Some((_, true)) => false,
@@ -102,7 +90,6 @@ impl Upstream {
                 if let Some(tool) = call.and_then(|call| call.limited_tool.clone()) {
                     *counts.entry(tool).or_default() += 1;
                 }
-                self.waiting.remove(index);
                 self.start_call(key, cx);
             } else {
                 index += 1;
@@ -114,11 +101,7 @@ impl Upstream {
     }
 
     pub(super) fn enqueue(&mut self, key: Key) {
-        if let Some(call) = self.calls.get_mut(key) {
-            if let State::Waiting { since, .. } = call.state {
-                call.waited_since = Some(since);
-            }
-            call.state = State::Queued;
+        if self.calls.queue(key) {
             self.outbox.push_call(key);
         }
     }
@@ -270,7 +253,8 @@ impl Upstream {
         }
         // Over HTTP each attempt of a call may have to connect; all these waits count as one.
         let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
-        call.state = State::Waiting { since: trying.unwrap_or_else(|| call.waiting_since(cx.now)), not_before };
+        let since = trying.unwrap_or_else(|| call.waiting_since(cx.now));
+        call.state = State::Waiting { since, not_before };
         if let Some((cause, in_the_way)) = self.reason_not_to_wait(key, evidence, cx.now) {
             self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
             return false;
@@ -299,7 +283,7 @@ impl Upstream {
         }
         // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
         let Some(key) = self.calls.rename(key) else { return false };
-        self.waiting.push_back(key);
+        self.calls.wait(key, since, not_before);
         self.disarm(key, cx);
         self.arm(key, cx);
         true
@@ -339,12 +323,8 @@ impl Upstream {
         let call = self.calls.remove(key)?;
         self.gate.note_ended(call.name);
         cx.ledger.release(call.message.text().len());
-        self.internal_requests -= usize::from(matches!(call.owner, Owner::Us(_)));
-        self.subscriptions -= usize::from(call.is_subscription());
-        match call.state {
-            State::Waiting { .. } => self.waiting.retain(|it| *it != key),
-            State::Queued => self.outbox.remove(key),
-            State::Sent(_) => {}
+        if call.state == State::Queued {
+            self.outbox.remove(key);
         }
         Some(call)
     }
@@ -411,7 +391,7 @@ impl Upstream {
         } else {
             return;
         };
-        for key in std::mem::take(&mut self.waiting) {
+        for key in self.calls.take_waiting(|_| true) {
             self.fail(key, cause, Outcome::NotSent, self.link.failure_reason().to_owned(), cx);
         }
     }
@@ -556,7 +536,6 @@ impl Upstream {
         let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
         let evidence = if is_unreached { Evidence::UNSENT } else { Evidence::SILENCE };
         self.settle_for(key, evidence, cx.now + pause, why.clone(), cx);
-        self.sort_waiting();
         if is_handshake {
             self.drain_link(why, EndedBy::Us, cx);
         }

@@ -97,8 +97,8 @@ impl Upstream {
             return self.reject(client, request, &message, cause, why, cx);
         }
         let is_subscription = message.method() == Method::SubscriptionsListen;
-        if is_subscription && self.subscriptions >= defaults::SUBSCRIPTION_STREAMS {
-            let why = RefusalReason::Subscriptions { limit: self.subscriptions }.into();
+        if is_subscription && self.calls.subscriptions() >= defaults::SUBSCRIPTION_STREAMS {
+            let why = RefusalReason::Subscriptions { limit: self.calls.subscriptions() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
@@ -112,10 +112,10 @@ impl Upstream {
         if let Some(why) = limited_tool.as_ref().and_then(|it| self.full_queue_of(it)).filter(|_| !may_go) {
             return self.reject(client, request, &message, Cause::Overloaded, why.into(), cx);
         }
-        let is_full = self.waiting.len() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
+        let is_full = self.calls.waiting_count() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
         let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
         if is_full && evicted.is_none() {
-            let why = RefusalReason::QueueFull { limit: self.waiting.len() }.into();
+            let why = RefusalReason::QueueFull { limit: self.calls.waiting_count() }.into();
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         let size = message.text().len();
@@ -124,7 +124,7 @@ impl Upstream {
             return self.reject(client, request, &message, Cause::Overloaded, why, cx);
         }
         if let Some(key) = evicted {
-            let why = RefusalReason::Fairness { limit: self.waiting.len() }.into();
+            let why = RefusalReason::Fairness { limit: self.calls.waiting_count() }.into();
             self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
         let method = message.method();
@@ -138,22 +138,17 @@ impl Upstream {
         (call.timeout, call.grace, call.limited_tool) = (timeout, grace, limited_tool.clone());
         call.tool.clone_from(&tool);
         let trace = TraceParent::of(&call.message);
-        let Some(key) = self.calls.insert(call) else {
+        let Some(key) = self.calls.accept(call) else {
             cx.ledger.release(size);
             return;
         };
-        self.calls_accepted += 1;
-        let name = self.calls_accepted;
-        if let Some(call) = self.calls.get_mut(key) {
-            call.name = name;
-        }
-        self.subscriptions += usize::from(is_subscription);
+        let name = self.calls.get(key).map_or(0, |call| call.name);
         cx.emit(Event::CallAccepted { upstream: self.id, call: name, client, method, tool, trace });
         self.begin_trials(key, cx);
-        if may_go && self.waiting.is_empty() {
+        if may_go && !self.calls.any_waits() {
             self.start_call(key, cx);
         } else {
-            self.waiting.push_back(key);
+            self.calls.wait(key, cx.now, cx.now);
             self.emit_rate_limited(name, limited_tool.as_ref(), cx);
             self.link.wake(cx);
             if probes_first {
@@ -195,7 +190,7 @@ impl Upstream {
     /// bounded.
     fn is_at_capacity(&self) -> bool {
         let limits = &self.config.limits;
-        self.waiting.len() + self.in_flight() >= limits.waiting + limits.in_flight
+        self.calls.waiting_count() + self.calls.in_flight() >= limits.waiting + limits.in_flight
     }
 
     fn reject(

@@ -225,7 +225,7 @@ impl Upstream {
             Cause::RateLimited => {
                 let tool = self.gate.tool_limits.of(message);
                 let of_tool = tool.map(|it| self.gate.tool_limits.slot_after(&it, self.waiting_of(&it), now));
-                let of_server = (!self.gate.is_open(now)).then(|| self.gate.opens_at(self.waiting.len(), now));
+                let of_server = (!self.gate.is_open(now)).then(|| self.gate.opens_at(self.calls.waiting_count(), now));
                 let at = of_tool.filter(|at| *at > now).max(of_server);
                 Some(at.map_or(moment, |at| at.since(now)))
             }

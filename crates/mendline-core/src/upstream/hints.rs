@@ -10,7 +10,7 @@
 use mendline_wire::{Kind, Message, Method, meta};
 
 use super::Upstream;
-use super::call::{AwaitedHints, Owner, State};
+use super::call::{AwaitedHints, Owner};
 use super::http::params;
 use super::internal::InternalRequest;
 use super::lists::ListKind;
@@ -58,7 +58,6 @@ impl Upstream {
     pub(super) fn hold_for_hints(&mut self, key: Key, awaited: AwaitedHints, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
         let since = call.waiting_since(cx.now);
-        call.state = State::Waiting { since, not_before: cx.now };
         let was_out = std::mem::take(&mut call.is_out);
         let (name, tool, why) = (call.name, call.tool.clone(), awaited.why.clone());
         cx.emit(Event::HintsAwaited { upstream: self.id, call: name, tool, why, was_out });
@@ -67,8 +66,7 @@ impl Upstream {
         self.gate.note_waits(call.name);
         // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
         let Some(key) = self.calls.rename(key) else { return };
-        self.waiting.push_back(key);
-        self.sort_waiting();
+        self.calls.wait(key, since, cx.now);
         self.disarm(key, cx);
         self.arm(key, cx);
         self.look_up_hints(cx);
@@ -76,8 +74,7 @@ impl Upstream {
 
     /// Lists the tools, if their hints are needed and no lookup is in flight.
     pub(super) fn look_up_hints(&mut self, cx: &mut Cx<'_>) {
-        let awaits = |key: &Key| self.calls.get(*key).filter(|call| call.awaited_hints.is_some());
-        let call = self.waiting.iter().find_map(awaits);
+        let call = self.calls.waiting().map(|(_, call)| call).find(|call| call.awaited_hints.is_some());
         let is_needed = call.is_some() || self.hints.is_due;
         if !is_needed || !self.is_open() || self.gate.is_paused(cx.now) || self.runs(InternalRequest::Hints) {
             return;
@@ -137,13 +134,7 @@ impl Upstream {
 
     /// Decides about the calls that wait for the hints of their tools.
     pub(super) fn decide_by_hints(&mut self, cx: &mut Cx<'_>) {
-        let awaits = |key: &Key| self.calls.get(*key).is_some_and(|call| call.awaited_hints.is_some());
-        let waiting: Vec<Key> = self.waiting.iter().copied().filter(awaits).collect();
-        if waiting.is_empty() {
-            return;
-        }
-        self.waiting.retain(|key| !waiting.contains(key));
-        for key in waiting {
+        for key in self.calls.take_waiting(|call| call.awaited_hints.is_some()) {
             let Some(call) = self.calls.get_mut(key) else { continue };
             let Some(awaited) = call.awaited_hints.take() else { continue };
             call.effect = self.tools.effect_of(&call.message);
@@ -151,7 +142,6 @@ impl Upstream {
             let AwaitedHints { evidence, not_before, why, incident } = *awaited;
             self.resend_or_count(key, evidence, not_before.max(cx.now), why, incident, cx);
         }
-        self.sort_waiting();
         self.promote(cx);
     }
 

@@ -46,7 +46,7 @@ pub use self::session_loss::Refusal;
 use self::session_loss::{RefusedPings, Suspicion};
 pub use self::stream::Stream;
 use super::Upstream;
-use super::call::{Owner, SentOver, State};
+use super::call::{Call, Owner, SentOver, State};
 use super::exchange::{Exchange, OneWay, Purpose};
 use super::internal::InternalRequest;
 use super::outbox::Out;
@@ -298,16 +298,15 @@ impl Upstream {
         if self.probe_for_link(cx) {
             return;
         }
-        if !self.waiting.is_empty() && !self.gate.is_open(cx.now) {
+        if self.calls.any_waits() && !self.gate.is_open(cx.now) {
             return self.watch_gate(cx);
         }
         let counts = self.counts_by_tool();
-        let is_admitted =
-            |key: &Key| self.calls.get(*key).is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
+        let is_admitted = |call: &Call| self.is_admitted_by_tool(call, &counts, cx.now);
         // A call that waits for a verdict or for hints is not to be sent again yet, perhaps never.
-        let is_decided = |key: &Key| self.calls.get(*key).is_none_or(|call| !call.is_undecided());
-        let first = self.waiting.iter().position(|key| is_decided(key) && is_admitted(key));
-        if !self.waiting.is_empty() && !self.waiting.iter().any(is_decided) {
+        let is_decided = |call: &Call| !call.is_undecided();
+        let first = self.calls.waiting().find(|(_, call)| is_decided(call) && is_admitted(call)).map(|(key, _)| key);
+        if self.calls.any_waits() && !self.calls.waiting().any(|(_, call)| is_decided(call)) {
             // None of them can be the probe.
             self.note_away(cx);
             if !self.probe_for_link(cx) {
@@ -315,11 +314,11 @@ impl Upstream {
             }
             return;
         }
-        if first.is_none() && !self.waiting.is_empty() {
+        if first.is_none() && self.calls.any_waits() {
             // All wait for the limits of their tools: for a slot, or for the end of a call in flight.
             return self.next_slot_of_tools(cx.now).into_iter().for_each(|at| self.watch_gate_at(at, cx));
         }
-        match first.and_then(|first| self.waiting.remove(first)) {
+        match first {
             Some(key) => self.start_call(key, cx),
             // Nothing waits. A session may have changes, so a ping is sent; otherwise the next call is the probe.
             None if self.session.is_initialized() && self.config.keep_alive.is_some() => self.ping(cx),
@@ -353,7 +352,6 @@ impl Upstream {
                 // A call that waited for `initialized` waits for the end of the pause now.
                 Some(Out::Call(key)) if self.gate.is_paused(cx.now) && self.is_clients(key) => {
                     self.requeue(key, cx);
-                    self.sort_waiting();
                 }
                 Some(Out::Call(key)) => self.post_call(key, cx),
                 Some(Out::Text(text, method)) => {

@@ -156,7 +156,6 @@ impl Upstream {
         let why = Reason::from(LossReason::DeadBridge);
         self.end_attempt(key, Evidence::SILENCE, &why, cx);
         let goes_on = self.resend(key, Evidence::SILENCE, cx.now + pause, why, Incident::Link(self.links_lost), cx);
-        self.sort_waiting();
         self.promote(cx);
         goes_on
     }
@@ -203,7 +202,6 @@ impl Upstream {
         let not_before = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);
         // It may have run: the next attempt cannot undo that.
         call.worst_outcome = call.worst_outcome.max(retry::outcome_of_error(code, policy));
-        call.state = State::Waiting { since: cx.now, not_before };
         let was_out = std::mem::take(&mut call.is_out);
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
@@ -219,8 +217,7 @@ impl Upstream {
         });
         cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why, was_out });
         if let Some(key) = self.calls.rename(key) {
-            self.waiting.push_back(key);
-            self.sort_waiting();
+            self.calls.wait(key, cx.now, not_before);
             self.disarm(key, cx);
             self.arm(key, cx);
         }
@@ -367,7 +364,6 @@ impl Upstream {
         let is_initialize = call.method() == Method::Initialize;
         let not_before = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, not_before, cx);
-        self.sort_waiting();
         if is_initialize {
             // The negotiated version is unknown, and a server must not be initialized twice: the child is replaced.
             self.session.lose();

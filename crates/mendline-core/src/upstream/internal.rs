@@ -62,8 +62,7 @@ impl Upstream {
         let mut call = Call::new(Owner::Us(internal), message, effect, cx.now);
         let has_started = self.is_initialized_once || self.link.slowest_start().is_some();
         call.is_repeated = has_started && self.link.starts_within(self.config.timeouts.handshake_again);
-        let Some(key) = self.calls.insert(call) else { return };
-        self.internal_requests += 1;
+        let Some(key) = self.calls.add_internal(call) else { return };
         self.enqueue(key);
         self.arm(key, cx);
     }

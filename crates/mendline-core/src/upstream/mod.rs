@@ -18,6 +18,7 @@
 mod announce;
 mod availability;
 mod call;
+mod call_table;
 mod calls;
 mod catalogue;
 mod commands;
@@ -47,6 +48,7 @@ use self::announce::Announcement;
 use self::availability::Availability;
 pub use self::availability::Condition;
 use self::call::{Call, Owner, SentOver, State};
+use self::call_table::CallTable;
 use self::calls::Incident;
 use self::catalogue::Catalogue;
 use self::gate::Gate;
@@ -71,7 +73,7 @@ use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnError, UpstreamId, Written};
 use crate::reason::{ConnectivityChange, HandshakeError, LossReason, Reason};
-use crate::slab::{self, Key, Slab};
+use crate::slab;
 
 /// One configured server.
 #[derive(Debug)]
@@ -81,11 +83,7 @@ pub struct Upstream {
     clients: Vec<ClientId>,
     link: Link,
     session: Session,
-    calls: Slab<Call>,
-    /// The number of internal requests among them.
-    internal_requests: usize,
-    /// Calls in `State::Waiting`, oldest first.
-    waiting: VecDeque<Key>,
+    calls: CallTable,
     outbox: Outbox,
     /// The HTTP state, for that transport.
     http: Option<Http>,
@@ -101,8 +99,6 @@ pub struct Upstream {
     /// The handshake that the client received from the cache or provisionally.
     provisional_handshake: Option<Message>,
     tool_names: ToolNames,
-    /// The number of accepted calls, which numbers the last one.
-    calls_accepted: u64,
     /// Lists may have changed during an outage and are to be read again.
     resync_due: bool,
     keep_alive: KeepAlive,
@@ -116,8 +112,6 @@ pub struct Upstream {
     links_lost: u64,
     availability: Availability,
     gate: Gate,
-    /// Open subscriptions, in any state.
-    subscriptions: usize,
     hints: Hints,
     silence: Silence,
     ever_answered: bool,
@@ -146,9 +140,7 @@ impl Upstream {
             gate: Gate::new(&config),
             config,
             session: Session::new(),
-            calls: Slab::default(),
-            internal_requests: 0,
-            waiting: VecDeque::new(),
+            calls: CallTable::default(),
             outbox: Outbox::default(),
             to_restore: VecDeque::new(),
             restore_lost: false,
@@ -156,7 +148,6 @@ impl Upstream {
             catalogue: Catalogue::default(),
             provisional_handshake: None,
             tool_names: ToolNames::default(),
-            calls_accepted: 0,
             resync_due: false,
             keep_alive: KeepAlive::new(),
             last_announcement: Announcement::default(),
@@ -165,7 +156,6 @@ impl Upstream {
             charged: None,
             links_lost: 0,
             availability: Availability::default(),
-            subscriptions: 0,
             hints: Hints::default(),
             silence: Silence::default(),
             ever_answered: false,
@@ -197,7 +187,7 @@ impl Upstream {
 
     /// Calls of clients, accepted and not answered.
     pub fn open_calls(&self) -> usize {
-        self.calls.len() - self.internal_requests
+        self.calls.of_clients()
     }
 
     /// Of these, the sent ones.
@@ -268,7 +258,7 @@ impl Upstream {
 
     pub fn handle_spawn_failed(&mut self, link: LinkId, why: &SpawnError, cx: &mut Cx<'_>) {
         if self.link.current() == Some(link) {
-            let called = !self.waiting.is_empty();
+            let called = self.calls.any_waits();
             self.link.handle_spawn_failed(why, called, cx);
             self.shorten_grace(cx);
             self.give_up_if_parked(cx);
@@ -306,9 +296,8 @@ impl Upstream {
                 State::Waiting { .. } => {}
                 State::Queued => {
                     let since = call.waited_since.unwrap_or(cx.now);
-                    call.state = State::Waiting { since, not_before: cx.now };
                     call.emit_return(self.id, cx);
-                    self.waiting.push_back(key);
+                    self.calls.wait(key, since, cx.now);
                     self.arm(key, cx);
                 }
                 // The end of its own exchange decides.
@@ -322,7 +311,6 @@ impl Upstream {
                 }
             }
         }
-        self.sort_waiting();
         self.fail_blocked(cx);
     }
 
@@ -410,11 +398,6 @@ impl Upstream {
         if !self.outbox.try_push_text(text, method, cx.ledger) {
             self.drop_message(method, Dropped::Undeliverable, cx);
         }
-    }
-
-    fn sort_waiting(&mut self) {
-        let calls = &self.calls;
-        self.waiting.make_contiguous().sort_by_key(|key| calls.get(*key).map(|call| call.name));
     }
 
     fn drop_message(&self, method: Method, why: Dropped, cx: &mut Cx<'_>) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Upstream;
-use super::call::{Call, Owner, State};
+use super::call::{Call, State};
 use super::calls::{Incident, cause_of};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -69,7 +69,6 @@ impl Upstream {
             call.uncounted += 1;
         }
         self.resend(key, evidence, cx.now, why, Incident::Free, cx);
-        self.sort_waiting();
         self.shorten_grace(cx);
         self.watch_gate(cx);
         self.promote(cx);
@@ -105,7 +104,7 @@ impl Upstream {
 
     /// Fails every waiting call whose time ends before the pause.
     fn fail_late(&mut self, cx: &mut Cx<'_>) {
-        for key in self.waiting.clone() {
+        for key in self.calls.waiting_keys() {
             if self.calls.get(key).is_some_and(|call| self.is_too_late(call)) {
                 self.fail(key, Cause::RateLimited, Outcome::NotSent, self.gate.reason(cx.now).into(), cx);
             }
@@ -146,18 +145,10 @@ impl Upstream {
         if let Some(admission) = &mut self.gate.admission {
             admission.note_sent(cx.now);
         }
-        if let Some(client) = self.client_of(key) {
+        if let Some(client) = self.calls.get(key).and_then(Call::client) {
             self.gate.rotation.note(client);
         }
         self.enqueue(key);
-    }
-
-    /// The client of a call; `None` for an internal request.
-    fn client_of(&self, key: Key) -> Option<ClientId> {
-        match self.calls.get(key)?.owner {
-            Owner::Client { client, .. } => Some(client),
-            Owner::Us(_) => None,
-        }
     }
 
     /// Emits that a call waits for the rate limit.
@@ -170,7 +161,7 @@ impl Upstream {
             return cx.emit(Event::RateLimited { upstream: self.id, call, wait });
         }
         if self.gate.limit.is_some() && !self.gate.is_open(cx.now) {
-            let wait = self.gate.opens_at(self.waiting.len().saturating_sub(1), cx.now).since(cx.now);
+            let wait = self.gate.opens_at(self.calls.waiting_count().saturating_sub(1), cx.now).since(cx.now);
             cx.emit(Event::RateLimited { upstream: self.id, call, wait });
         }
     }
@@ -183,8 +174,7 @@ impl Upstream {
 
     /// The waiting calls of a tool with limits.
     pub(super) fn waiting_of(&self, tool: &Arc<str>) -> usize {
-        let calls = self.waiting.iter().filter_map(|key| self.calls.get(*key));
-        calls.filter(|call| call.limited_tool.as_ref() == Some(tool)).count()
+        self.calls.waiting().filter(|(_, call)| call.limited_tool.as_ref() == Some(tool)).count()
     }
 
     /// The calls in flight of all tools with limits.
@@ -212,17 +202,17 @@ impl Upstream {
         if limits.is_empty() {
             return None;
         }
-        let tools = self.waiting.iter().filter_map(|key| self.calls.get(*key)?.limited_tool.as_ref());
+        let tools = self.calls.waiting().filter_map(|(_, call)| call.limited_tool.as_ref());
         tools.map(|tool| limits.slot_after(tool, 0, now)).filter(|at| *at > now).min()
     }
 
     /// The number of waiting calls before the next one of this client.
     pub(super) fn ahead_of(&self, client: ClientId) -> usize {
         if self.clients.len() <= 1 {
-            return self.waiting.len();
+            return self.calls.waiting_count();
         }
         let newcomer = (client, None);
-        let waiting = self.waiting.iter().filter_map(|key| Some((self.client_of(*key)?, Some(*key))));
+        let waiting = self.calls.waiting().filter_map(|(key, call)| Some((call.client()?, Some(key))));
         let order = self.gate.rotation.order(waiting.chain([newcomer]));
         order.iter().position(Option::is_none).unwrap_or(order.len())
     }
@@ -233,18 +223,18 @@ impl Upstream {
         if self.clients.len() <= 1 {
             return None;
         }
-        let waits = |key: &Key| {
-            let is_new =
-                self.calls.get(*key).is_some_and(|call| call.worst_outcome == Outcome::NotSent && !call.confirmed);
-            Some((self.client_of(*key)?, Some(*key).filter(|_| is_new)))
+        let waits = |(key, call): (Key, &Call)| {
+            let is_new = call.worst_outcome == Outcome::NotSent && !call.confirmed;
+            Some((call.client()?, Some(key).filter(|_| is_new)))
         };
-        queue::evict_for(self.waiting.iter().filter_map(waits), client)
+        queue::evict_for(self.calls.waiting().filter_map(waits), client)
     }
 
     /// Orders the waiting calls of several clients fairly.
     pub(super) fn order_by_client(&mut self) {
-        let waiting = self.waiting.iter().filter_map(|key| Some((self.client_of(*key)?, *key)));
-        self.waiting = self.gate.rotation.order(waiting).into();
+        let waiting = self.calls.waiting().filter_map(|(key, call)| Some((call.client()?, key)));
+        let order = self.gate.rotation.order(waiting);
+        self.calls.order(order);
     }
 
     /// Arms the timer for the end of the pause or the next slot.
@@ -274,7 +264,7 @@ impl Upstream {
         let is_over = !self.gate.pause.holds(cx.now);
         if is_over && self.gate.probes_first && self.link.is_up() {
             // Without a waiting call the next one waits for a probe.
-            if !self.waiting.is_empty() {
+            if self.calls.any_waits() {
                 self.probe_after_pause(cx);
             }
         }

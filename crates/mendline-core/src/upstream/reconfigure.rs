@@ -78,7 +78,7 @@ impl Upstream {
     /// Returns whether no call is in flight. A child that is being started is ended once it runs.
     fn can_be_replaced(&self) -> bool {
         let is_starting = self.http.is_none() && self.link.state() == LinkState::Dialing;
-        !self.closing && self.in_flight() == 0 && !is_starting
+        !self.closing && self.calls.in_flight() == 0 && !is_starting
     }
 
     fn replace(&mut self, cx: &mut Cx<'_>) {
@@ -120,7 +120,6 @@ impl Upstream {
                 self.requeue(key, cx);
             }
         }
-        self.sort_waiting();
         if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {
             http.drop_look(cx);
             http.reset(dialect);

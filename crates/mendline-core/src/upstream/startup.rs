@@ -121,9 +121,8 @@ impl Upstream {
         cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, method, was_out, took });
         if matches!(call.state, State::Sent(_)) {
             // It is in flight and must not be sent twice: it becomes an internal request.
-            call.owner = Owner::Us(InternalRequest::Handshake);
             call.is_repeated = false;
-            self.internal_requests += 1;
+            self.calls.make_internal(key, InternalRequest::Handshake);
             self.session.adopt(handshake);
             self.disarm(key, cx);
             self.arm(key, cx);
@@ -141,7 +140,7 @@ impl Upstream {
 
     /// Answers the waiting lists from the cache: the server is away, and the next one may not have all entries at once.
     pub(super) fn answer_waiting_lists(&mut self, cx: &mut Cx<'_>) {
-        for key in self.waiting.clone() {
+        for key in self.calls.waiting_keys() {
             self.answer_pending_from_cache(key, cx);
         }
     }

@@ -19,8 +19,7 @@ impl Upstream {
             self.availability.condition = Condition::NeedsLogin;
             cx.emit(Event::LoginRequired { upstream: self.id, why: why.clone() });
         }
-        let waiting: Vec<Key> = self.waiting.iter().copied().filter(|key| !self.has_grace(*key)).collect();
-        for key in waiting {
+        for key in self.calls.take_waiting(|call| call.grace.is_none()) {
             if let Some(call) = self.calls.get_mut(key) {
                 call.pending = None;
             }

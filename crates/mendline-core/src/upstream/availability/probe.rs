@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use mendline_wire::{Kind, Message, headers, meta};
+use mendline_wire::{Kind, Message, Method, headers, meta};
 
 use super::{Condition, Sign, discover, sign};
 use crate::cx::{Alarm, Cx};
@@ -98,18 +98,17 @@ impl Upstream {
             return true;
         }
         // The handshake of a client is its own probe.
-        let handshake = self.waiting.iter().copied().find(|key| self.is_handshake(*key));
-        if let Some(key) = handshake {
-            self.waiting.retain(|it| *it != key);
+        let handshake = self.calls.waiting().find(|(_, call)| call.method() == Method::Initialize);
+        if let Some((key, _)) = handshake {
             self.start_call(key, cx);
             return true;
         }
         if self.is_probed_by_call() {
             return false;
         }
-        let has_work = !self.waiting.is_empty()
+        let has_work = self.calls.any_waits()
             || self.session.is_initialized()
-            || self.subscriptions > 0
+            || self.calls.subscriptions() > 0
             || self.availability.needs_login();
         if !has_work {
             return false;
@@ -128,11 +127,10 @@ impl Upstream {
 
     /// Returns whether the next call is the only possible probe: a handshake, or a call of a client without one.
     pub(super) fn is_probed_by_call(&self) -> bool {
-        let is_modern = |key: &Key| self.calls.get(*key).is_some_and(|call| meta::is_modern(&call.message));
         let is_known = self.session.was_initialized()
             || self.availability.discover.is_some()
-            || self.waiting.iter().any(is_modern);
-        !is_known || self.waiting.iter().any(|key| self.is_handshake(*key))
+            || self.calls.waiting().any(|(_, call)| meta::is_modern(&call.message));
+        !is_known || self.calls.waiting().any(|(_, call)| call.method() == Method::Initialize)
     }
 
     pub(super) fn send_probe(&mut self, cx: &mut Cx<'_>) {
@@ -140,8 +138,8 @@ impl Upstream {
             return;
         }
         if self.availability.discover.is_none() && !self.session.was_initialized() {
-            let modern = |key: &Key| self.calls.get(*key).filter(|call| meta::is_modern(&call.message));
-            self.availability.discover = self.waiting.iter().find_map(modern).and_then(|call| discover(&call.message));
+            let modern = self.calls.waiting().find(|(_, call)| meta::is_modern(&call.message));
+            self.availability.discover = modern.and_then(|(_, call)| discover(&call.message));
         }
         let is_modern = !self.session.was_initialized() && self.availability.discover.is_some();
         let refuses_pings = self.http.as_ref().is_some_and(Http::refuses_pings);
@@ -286,10 +284,7 @@ impl Upstream {
     /// Handles a probe that found the server overloaded: the calls wait for the end of the pause.
     pub(super) fn probe_overloaded(&mut self, cx: &mut Cx<'_>) {
         self.pause_without_hint(cx);
-        let is_pending = |key: &Key| self.calls.get(*key).is_some_and(|call| call.pending.is_some());
-        let pending: Vec<Key> = self.waiting.iter().copied().filter(is_pending).collect();
-        self.waiting.retain(|key| !pending.contains(key));
-        for key in pending {
+        for key in self.calls.take_waiting(|call| call.pending.is_some()) {
             let Some(pending) = self.calls.get_mut(key).and_then(|call| call.pending.take()) else { continue };
             self.failed_while_away(key, *pending, cx);
         }

@@ -148,7 +148,6 @@ impl Upstream {
                 }
                 let is_initialize = is_initialize && evidence.outcome() == Outcome::Unknown;
                 self.settle_for(key, evidence, not_before, why, cx);
-                self.sort_waiting();
                 if is_initialize && over_sse {
                     // A server must not be initialized twice, and the handshake may have arrived.
                     self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
@@ -162,11 +161,9 @@ impl Upstream {
             Verdict::Unreachable(why) if over_sse || is_orphan => {
                 let not_before = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
                 self.settle_for(key, Evidence::UNSENT, not_before, why, cx);
-                self.sort_waiting();
             }
             Verdict::Unreachable(why) => {
                 self.settle_for(key, Evidence::UNSENT, cx.now, why.clone(), cx);
-                self.sort_waiting();
                 self.unreachable(why, false, cx);
             }
             // The SSE stream is open here too: the POST is not allowed and fails at once.
@@ -274,7 +271,7 @@ impl Upstream {
     }
 
     pub(in crate::upstream) fn unreachable(&mut self, why: Reason, permanent: bool, cx: &mut Cx<'_>) {
-        let called = !self.waiting.is_empty();
+        let called = self.calls.any_waits();
         self.link.handle_unreachable(why, permanent, called, cx);
         self.note_away(cx);
         self.shorten_grace(cx);

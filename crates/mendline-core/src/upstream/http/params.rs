@@ -116,15 +116,13 @@ impl Upstream {
             cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng)
         };
         self.settle_for(key, evidence, not_before, why, cx);
-        self.sort_waiting();
         self.look_up(cx);
         self.promote(cx);
     }
 
     /// Lists the tools, if a call waits for it and no lookup is in flight.
     fn look_up(&mut self, cx: &mut Cx<'_>) {
-        let awaits = |key: &Key| self.calls.get(*key).filter(|call| call.awaits_lookup);
-        let Some(refused) = self.waiting.iter().find_map(awaits) else { return };
+        let Some((_, refused)) = self.calls.waiting().find(|(_, call)| call.awaits_lookup) else { return };
         if self.runs(InternalRequest::Lookup) {
             return;
         }
@@ -161,7 +159,7 @@ impl Upstream {
     }
 
     fn not_before(&mut self, time: crate::moment::Moment, cx: &mut Cx<'_>) {
-        for key in self.waiting.clone() {
+        for key in self.calls.waiting_keys() {
             let Some(call) = self.calls.get_mut(key).filter(|call| call.awaits_lookup) else { continue };
             if let State::Waiting { not_before, .. } = &mut call.state {
                 *not_before = time;

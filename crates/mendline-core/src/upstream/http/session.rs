@@ -18,7 +18,7 @@ use crate::port::ExchangeId;
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
-use crate::upstream::call::{Owner, State};
+use crate::upstream::call::Owner;
 use crate::upstream::exchange::Verdict;
 use crate::upstream::outbox::Out;
 use crate::words::Cause;
@@ -107,7 +107,7 @@ impl Upstream {
         }
         if let (Some(cause), false) = (cause, self.is_initialized_once) {
             // The waiting calls report it to their clients.
-            for key in std::mem::take(&mut self.waiting) {
+            for key in self.calls.take_waiting(|_| true) {
                 self.fail(key, cause, Outcome::NotSent, why.clone(), cx);
             }
         }
@@ -160,7 +160,6 @@ impl Upstream {
                 Out::Text(_, method) => self.drop_message(method, Dropped::Undeliverable, cx),
             }
         }
-        self.sort_waiting();
     }
 
     /// Withdraws the server requests of this session.
@@ -180,9 +179,8 @@ impl Upstream {
             return;
         }
         let since = call.waited_since.unwrap_or(cx.now);
-        call.state = State::Waiting { since, not_before: cx.now };
         call.emit_return(self.id, cx);
-        self.waiting.push_back(key);
+        self.calls.wait(key, since, cx.now);
         self.arm(key, cx);
     }
 }

@@ -213,7 +213,6 @@ impl Upstream {
             let finding = if http.lost_session == Some(session_number) { Finding::Lost } else { Finding::Unconfirmed };
             if let Some(refused) = refused {
                 self.settle_refused(refused, finding, session_number, cx);
-                self.sort_waiting();
             }
             return;
         }
@@ -360,7 +359,6 @@ impl Upstream {
         for refused in suspicion.refused {
             self.settle_refused(refused, Finding::Lost, session_number, cx);
         }
-        self.sort_waiting();
     }
 
     fn settle_suspicion(&mut self, finding: Finding, cx: &mut Cx<'_>) {
@@ -388,7 +386,6 @@ impl Upstream {
         for refused in suspicion.refused {
             self.settle_refused(refused, finding, session_number, cx);
         }
-        self.sort_waiting();
         let Some(http) = &mut self.http else { return };
         let is_lost = match finding {
             Finding::Lost => {

@@ -34,7 +34,6 @@ impl Upstream {
         }
         self.end_attempt(key, evidence, &why, cx);
         self.resend(key, evidence, cx.now, why, Incident::Free, cx);
-        self.sort_waiting();
         self.link.return_to_dialing(cx);
     }
 
@@ -83,7 +82,7 @@ impl Upstream {
                 // It supported one of them before, or it is starting: a proxy in front of it may be answering now.
                 return self.unreachable(why, false, cx);
             }
-            for key in std::mem::take(&mut self.waiting) {
+            for key in self.calls.take_waiting(|_| true) {
                 self.fail(key, Cause::CannotBridge, Outcome::NotSent, why.clone(), cx);
             }
             // Like a missing command: a quick retry is pointless.
@@ -157,7 +156,6 @@ impl Upstream {
             self.drop_exchange(key, cx);
             self.settle(key, Evidence::SILENCE, cx.now, cx);
         }
-        self.sort_waiting();
         self.give_up_if_parked(cx);
         self.promote(cx);
         self.advance_http(cx);
