@@ -320,7 +320,7 @@ impl Engine {
     fn with_upstream(&mut self, id: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Cx<'_>)) {
         if let Some(upstream) = self.upstreams.get_mut(usize::from(id.into().0)) {
             does(upstream, cx!(self));
-            upstream.replace_when_idle(cx!(self));
+            upstream.reconcile(cx!(self));
         }
     }
 
@@ -330,6 +330,7 @@ impl Engine {
         cx.emit(Event::ConnectivityChanged { change });
         for upstream in &mut self.upstreams {
             upstream.handle_connectivity_changed(change, cx!(self));
+            upstream.reconcile(cx!(self));
         }
     }
 
@@ -389,6 +390,7 @@ impl Engine {
             self.phase = Phase::Closing;
             for upstream in &mut self.upstreams {
                 upstream.close(cx!(self));
+                upstream.reconcile(cx!(self));
             }
             self.dispatch_all();
         }

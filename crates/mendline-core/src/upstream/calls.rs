@@ -441,7 +441,6 @@ impl Upstream {
                 },
             };
             self.fail(key, cause, Outcome::NotSent, why, cx);
-            self.promote(cx);
         } else if is_over(call.grace) {
             self.answer_provisionally(key, cx);
         } else if is_over(call.attempt_deadline(&self.config)) {
@@ -456,10 +455,8 @@ impl Upstream {
             } else if is_over(call.stream.resume_at) {
                 self.resume(key, cx);
             }
-            self.promote(cx);
             self.arm(key, cx);
         }
-        self.advance_http(cx);
     }
 
     /// The rate limit of its tool, if this call waits for that.
@@ -497,7 +494,6 @@ impl Upstream {
         }
         self.drop_exchange(key, cx);
         self.fail(key, Cause::TimedOut, outcome, why, cx);
-        self.promote(cx);
         if was_sent {
             // The server was silent for a whole call timeout: the connection is tested.
             self.probe(cx);
@@ -539,7 +535,6 @@ impl Upstream {
         if is_handshake {
             self.drain_link(why, EndedBy::Us, cx);
         }
-        self.promote(cx);
     }
 
     /// Returns why a call has not been sent yet.

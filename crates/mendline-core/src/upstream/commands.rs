@@ -71,7 +71,6 @@ impl Upstream {
             }
             UpstreamCommand::Close { client } => self.abandon(client, cx),
         }
-        self.advance_http(cx);
     }
 
     fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
@@ -151,11 +150,6 @@ impl Upstream {
             self.calls.wait(key, cx.now, cx.now);
             self.emit_rate_limited(name, limited_tool.as_ref(), cx);
             self.link.wake(cx);
-            if probes_first {
-                self.probe_after_pause(cx);
-            }
-            // The calls before it may only wait for their backoff; then a slot is free for this one.
-            self.promote(cx);
         }
         self.arm(key, cx);
     }
@@ -239,7 +233,6 @@ impl Upstream {
             self.outbox.push_text(text, Method::Cancelled, cx.ledger);
         }
         self.drop_exchange(key, cx);
-        self.promote(cx);
     }
 
     /// Handles a client that is gone. In the modern era this cancels its calls; in the legacy era it does not.
@@ -257,6 +250,5 @@ impl Upstream {
             let Some(call) = self.take(key, cx) else { continue };
             cx.emit(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });
         }
-        self.promote(cx);
     }
 }

@@ -281,7 +281,6 @@ impl Upstream {
         }
         // Its connection was not tested while it was isolated.
         self.watch(cx);
-        self.advance_http(cx);
     }
 }
 

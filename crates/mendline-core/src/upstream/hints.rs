@@ -142,7 +142,6 @@ impl Upstream {
             let AwaitedHints { evidence, not_before, why, incident } = *awaited;
             self.resend_or_count(key, evidence, not_before.max(cx.now), why, incident, cx);
         }
-        self.promote(cx);
     }
 
     /// Handles a change of the tools: their hints are not valid any more.
@@ -164,7 +163,6 @@ impl Upstream {
         if !self.tools.is_complete() && self.session.was_initialized() {
             self.hints.is_due = true;
             self.look_up_hints(cx);
-            self.advance_http(cx);
         }
     }
 

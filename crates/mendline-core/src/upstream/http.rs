@@ -254,17 +254,8 @@ impl Http {
 }
 
 impl Upstream {
-    /// Advances the HTTP side: starts a probe if one is needed, then sends the messages that may be sent.
-    pub(super) fn advance_http(&mut self, cx: &mut Cx<'_>) {
-        if self.http.is_some() {
-            self.start_probe(cx);
-            self.promote(cx);
-            self.pump(cx);
-        }
-    }
-
-    /// Starts the only probe of an upstream that is not up.
-    fn start_probe(&mut self, cx: &mut Cx<'_>) {
+    /// Starts the only probe of an upstream over HTTP that is not up.
+    pub(super) fn start_probe(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if self.link.state() != LinkState::Dialing {
             return;
@@ -335,7 +326,7 @@ impl Upstream {
     }
 
     /// Makes exchanges of the queued messages, within their limits.
-    fn pump(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
         while !self.outbox.is_empty() {
             let Some(http) = &self.http else { return };
             if http.pending_initialized.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {

@@ -126,8 +126,7 @@ impl Upstream {
             }
         }
         self.restore(cx);
-        self.promote(cx);
-        self.resync_lists(cx);
+        self.resync_now = true;
         self.watch(cx);
         self.replace_dead_bridge(cx);
     }
@@ -156,7 +155,6 @@ impl Upstream {
         let why = Reason::from(LossReason::DeadBridge);
         self.end_attempt(key, Evidence::SILENCE, &why, cx);
         let goes_on = self.resend(key, Evidence::SILENCE, cx.now + pause, why, Incident::Link(self.links_lost), cx);
-        self.promote(cx);
         goes_on
     }
 
@@ -222,7 +220,6 @@ impl Upstream {
             self.arm(key, cx);
         }
         // Its slot is free until then; without a backoff it is sent now.
-        self.promote(cx);
         true
     }
 
@@ -319,7 +316,7 @@ impl Upstream {
                 cx.emit(Event::CallCancelled { upstream: self.id, call: call.name, sent: true, was_out: call.is_out });
                 cx.send_to_client(client, ClientEvent::Ended { request, at, message });
             }
-            return self.promote(cx);
+            return;
         }
         match self.clients.first().copied() {
             Some(client) => cx.send_to_client(client, ClientEvent::Withdraw { link, at, message }),
@@ -369,7 +366,6 @@ impl Upstream {
             self.session.lose();
             self.drain_link(HandshakeError::Unreadable.into(), EndedBy::Us, cx);
         }
-        self.promote(cx);
     }
 
     fn handle_too_long(&mut self, length: u64, id: Option<Id>, cx: &mut Cx<'_>) {
@@ -386,7 +382,6 @@ impl Upstream {
             if let Some(Owner::Us(InternalRequest::List(kind))) = owner {
                 self.page_unreadable(kind, cx);
             }
-            self.promote(cx);
         }
     }
 

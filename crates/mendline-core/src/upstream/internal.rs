@@ -121,7 +121,6 @@ impl Upstream {
                 // The client relies on it, so it is sent again, one at a time, after another answer.
                 self.to_restore.push_back(message);
                 self.restore_lost = true;
-                self.promote(cx);
             }
             InternalRequest::List(kind) => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });

@@ -136,7 +136,6 @@ impl Upstream {
             cx.now + policy.interval
         };
         self.keep_alive.timer = cx.timers.arm(next, Alarm::KeepAlive(self.id));
-        self.advance_http(cx);
     }
 
     /// Sends a ping, unless one is in flight.

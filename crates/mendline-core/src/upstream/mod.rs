@@ -34,6 +34,7 @@ mod link;
 mod lists;
 mod outbox;
 mod pace;
+mod reconcile;
 mod reconfigure;
 mod resync;
 mod session;
@@ -101,6 +102,8 @@ pub struct Upstream {
     tool_names: ToolNames,
     /// Lists may have changed during an outage and are to be read again.
     resync_due: bool,
+    /// They can be read now.
+    resync_now: bool,
     keep_alive: KeepAlive,
     last_announcement: Announcement,
     /// Answers in a row that only report a dead connection.
@@ -149,6 +152,7 @@ impl Upstream {
             provisional_handshake: None,
             tool_names: ToolNames::default(),
             resync_due: false,
+            resync_now: false,
             keep_alive: KeepAlive::new(),
             last_announcement: Announcement::default(),
             dead_connection_answers: 0,
@@ -250,8 +254,7 @@ impl Upstream {
             Some(handshake) => self.replay(handshake, cx),
             None => {
                 self.link.note_open(cx.now);
-                self.promote(cx);
-                self.resync_lists(cx);
+                self.resync_now = true;
             }
         }
     }
@@ -261,8 +264,6 @@ impl Upstream {
             let called = self.calls.any_waits();
             self.link.handle_spawn_failed(why, called, cx);
             self.shorten_grace(cx);
-            self.give_up_if_parked(cx);
-            self.announce(cx);
         }
     }
 
@@ -281,8 +282,6 @@ impl Upstream {
         self.lose_calls(|range| range.written(accepted), cx);
         self.answer_waiting_lists(cx);
         self.shorten_grace(cx);
-        self.give_up_if_parked(cx);
-        self.announce(cx);
     }
 
     /// Settles all calls of a lost link: sent ones by their evidence; unsent ones wait again.
@@ -328,8 +327,6 @@ impl Upstream {
     /// Handles the timer of the link.
     pub fn handle_link_timer(&mut self, cx: &mut Cx<'_>) {
         self.link.handle_timer(cx);
-        self.announce(cx);
-        self.advance_http(cx);
     }
 
     /// Makes a new connection for the operator.
@@ -344,14 +341,12 @@ impl Upstream {
         } else {
             self.link.reconnect(cx);
         }
-        self.advance_http(cx);
     }
 
     /// Redials what is lost and tests what is up, after a resume or a network change.
     pub fn handle_connectivity_changed(&mut self, change: ConnectivityChange, cx: &mut Cx<'_>) {
         self.link.dial_soon(change, cx);
         self.probe(cx);
-        self.advance_http(cx);
     }
 
     /// Stopped, with nothing left.
@@ -375,6 +370,8 @@ impl Upstream {
             let why = HandshakeError::Refused { message, again: self.is_initialized_once };
             return self.drain_link(why.into(), EndedBy::Us, cx);
         }
+        // The answer shows that the server is available.
+        self.gate.probes_first = false;
         let is_first = !std::mem::replace(&mut self.is_initialized_once, true);
         self.cache_handshake(handshake, answer, cx);
         if is_first {
@@ -391,7 +388,6 @@ impl Upstream {
         });
         self.link.note_open(cx.now);
         self.resync_due = self.lists.age();
-        self.announce(cx);
     }
 
     fn send_message(&mut self, method: Method, text: Spliced, cx: &mut Cx<'_>) {

@@ -71,7 +71,6 @@ impl Upstream {
         self.resend(key, evidence, cx.now, why, Incident::Free, cx);
         self.shorten_grace(cx);
         self.watch_gate(cx);
-        self.promote(cx);
     }
 
     /// Answers a call that an overloaded server refused, because of a configured rule. The pause holds for others.
@@ -89,7 +88,6 @@ impl Upstream {
         self.end_attempt(key, evidence, &why, cx);
         self.fail(key, cause_of(evidence), evidence.outcome(), why, cx);
         self.watch_gate(cx);
-        self.promote(cx);
     }
 
     /// Records an answer: a server that was overloaded admits more calls.
@@ -261,20 +259,11 @@ impl Upstream {
         if self.gate.is_paused {
             self.watch_gate(cx);
         }
-        let is_over = !self.gate.pause.holds(cx.now);
-        if is_over && self.gate.probes_first && self.link.is_up() {
-            // Without a waiting call the next one waits for a probe.
-            if self.calls.any_waits() {
-                self.probe_after_pause(cx);
-            }
-        }
-        if is_over
+        if !self.gate.pause.holds(cx.now)
             && self.link.is_up()
             && let Some(handshake) = self.session.reinitialize()
         {
             self.replay(handshake, cx);
         }
-        self.promote(cx);
-        self.advance_http(cx);
     }
 }

@@ -53,8 +53,6 @@ impl Upstream {
             self.replace(cx);
         }
         // There may be more slots than before.
-        self.promote(cx);
-        self.advance_http(cx);
     }
 
     /// Decides when a change of the configuration replaces the server.
@@ -95,7 +93,6 @@ impl Upstream {
         if self.http.is_none() {
             self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);
         }
-        self.advance_http(cx);
     }
 
     /// Drops the state of the old origin: its session, its streams and its detected properties. Subscriptions are

@@ -31,10 +31,10 @@ use crate::port::ClientId;
 use crate::slab::Key;
 
 impl Upstream {
-    /// Starts to read the lists again after an outage.
+    /// Starts to read the lists again after an outage, if an answer has shown since the last time that this is possible.
     pub(super) fn resync_lists(&mut self, cx: &mut Cx<'_>) {
         // The answer may have come over an old connection while the link is down.
-        if !self.link.is_up() {
+        if !std::mem::take(&mut self.resync_now) || !self.link.is_up() {
             return;
         }
         self.look_up_hints(cx);
@@ -214,11 +214,8 @@ impl Upstream {
             }
         }
         self.resync_due = true;
-        if self.is_open() {
-            self.resync_lists(cx);
-        }
+        self.resync_now |= self.is_open();
         self.watch_lists(cx);
-        self.advance_http(cx);
     }
 
     /// Notifies a modern client of the changes that no subscription has covered so far.
@@ -290,8 +287,7 @@ impl Upstream {
         for notice in notices {
             send_to_subscription(client, request, &notice, cx);
         }
-        self.resync_due = true;
-        self.resync_lists(cx);
+        (self.resync_due, self.resync_now) = (true, true);
     }
 }
 

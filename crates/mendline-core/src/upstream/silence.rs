@@ -151,7 +151,6 @@ impl Upstream {
     pub fn handle_silence_timer(&mut self, cx: &mut Cx<'_>) {
         self.silence.timer = None;
         self.ping_for_silence(cx);
-        self.advance_http(cx);
     }
 
     /// The server answers on a fresh connection: the silent calls are sent once more.

@@ -226,9 +226,7 @@ impl Upstream {
             self.resync_due = true;
         }
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
-        if self.is_open() {
-            self.resync_lists(cx);
-        }
+        self.resync_now |= self.is_open();
         true
     }
 

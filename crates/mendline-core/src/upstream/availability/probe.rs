@@ -86,7 +86,6 @@ impl Upstream {
             }
             _ => {}
         }
-        self.advance_http(cx);
     }
 
     /// Sends the probe of a dial, if one is needed and known. Returns whether the server is being probed.
@@ -241,7 +240,7 @@ impl Upstream {
         // found to be lost meanwhile, nothing is left to decide.
         if is_same || self.session.is_lost() {
             self.adopt_session(probed, cx);
-            return self.advance_http(cx);
+            return;
         }
         self.availability.probed_session = Some(probed);
         if self.session.is_initialized() {
@@ -251,7 +250,6 @@ impl Upstream {
             // Another handshake is in flight and gives the verdict.
             self.close_probed_session(cx);
         }
-        self.advance_http(cx);
     }
 
     /// Uses the session of the probe: the old one is lost.
@@ -298,8 +296,12 @@ impl Upstream {
         }
     }
 
-    /// Probes a server that answered 503 before the pause, so that no unsafe call meets another 503.
+    /// Probes a server that answered 503 before the pause, if a call waits, so that no unsafe call meets another 503.
     pub(in crate::upstream) fn probe_after_pause(&mut self, cx: &mut Cx<'_>) {
+        let is_due = self.gate.probes_first && self.link.is_up() && !self.gate.is_paused(cx.now);
+        if !is_due || !self.calls.any_waits() {
+            return;
+        }
         self.gate.probes_first = false;
         let is_decided = self.availability.condition != Condition::Available;
         if is_decided || !self.session.is_open() || self.is_probed_by_call() {

@@ -169,7 +169,6 @@ impl Upstream {
     /// Handles a look that the server did not answer in time.
     pub fn handle_look_timer(&mut self, cx: &mut Cx<'_>) {
         self.look_failed(true, cx);
-        self.advance_http(cx);
     }
 
     /// Handles a look without an endpoint: the refusals are handled as without it.

@@ -49,8 +49,6 @@ impl Upstream {
             }
             Purpose::Call(key) => {
                 self.call_ended(key, &exchange, how, written, cx);
-                // It may be waiting again on a parked link.
-                self.give_up_if_parked(cx);
             }
             Purpose::OneWay => self.one_way_ended(&exchange, how, written, cx),
             Purpose::Notices => self.notices_ended(&exchange, cx),
@@ -59,7 +57,6 @@ impl Upstream {
             Purpose::CloseSession | Purpose::Dropped => {}
         }
         self.close_session(cx);
-        self.advance_http(cx);
     }
 
     fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
@@ -117,7 +114,6 @@ impl Upstream {
             Verdict::Settle(evidence, why) if evidence.reply == Reply::RefusedByTransport && call.sent_afresh => {
                 self.end_attempt(key, evidence, &why, cx);
                 self.fail(key, cause_of(evidence), evidence.outcome(), why, cx);
-                self.promote(cx);
             }
             Verdict::Settle(evidence, why) if sign == Sign::Overloaded && !exchange.resumes => {
                 self.call_overloaded(key, evidence, why, is_busy, cx);
@@ -133,7 +129,6 @@ impl Upstream {
                     && (!is_initialize || (has_grace && !over_sse)) =>
             {
                 self.call_failed(key, PendingVerdict { evidence, why, is_refusal: false, is_final }, cx);
-                self.promote(cx);
             }
             Verdict::Settle(evidence, why) => {
                 // An unsent call costs no attempt, so only its backoff bounds the rate.
@@ -155,7 +150,6 @@ impl Upstream {
                 if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
                     self.session_reported_lost(exchange.session_number, refusal, None, cx);
                 }
-                self.promote(cx);
             }
             // The SSE stream is open, so only this POST failed, not the upstream.
             Verdict::Unreachable(why) if over_sse || is_orphan => {
@@ -275,8 +269,6 @@ impl Upstream {
         self.link.handle_unreachable(why, permanent, called, cx);
         self.note_away(cx);
         self.shorten_grace(cx);
-        self.give_up_if_parked(cx);
-        self.announce(cx);
     }
 }
 

@@ -97,7 +97,6 @@ impl Upstream {
         if let Some(http) = &mut self.http {
             http.watch_one_way(cx);
         }
-        self.advance_http(cx);
     }
 
     /// Gives up messages of an ended session, which frees their slots.

@@ -117,7 +117,6 @@ impl Upstream {
         };
         self.settle_for(key, evidence, not_before, why, cx);
         self.look_up(cx);
-        self.promote(cx);
     }
 
     /// Lists the tools, if a call waits for it and no lookup is in flight.

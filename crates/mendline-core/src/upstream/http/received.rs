@@ -28,7 +28,6 @@ impl Upstream {
         if http.dialect != Dialect::Sse {
             self.handle_reachable(cx);
         }
-        self.advance_http(cx);
     }
 
     pub(in crate::upstream) fn handle_reachable(&mut self, cx: &mut Cx<'_>) {
@@ -42,14 +41,10 @@ impl Upstream {
                 None => {
                     self.link.note_open(cx.now);
                     self.restore(cx);
-                    self.promote(cx);
                     self.open_notices(cx);
                     // The session survived the outage; notifications during it are lost.
                     self.resync_due |= self.session.is_initialized() && self.lists.age();
-                    if !self.session.was_initialized() {
-                        self.resync_lists(cx);
-                    }
-                    self.announce(cx);
+                    self.resync_now |= !self.session.was_initialized();
                 }
             }
         }
@@ -96,7 +91,6 @@ impl Upstream {
         if purpose == Purpose::OneWay {
             self.note_accepted(id, head.status, cx);
         }
-        self.advance_http(cx);
     }
 
     pub fn handle_response_bytes(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
@@ -139,7 +133,7 @@ impl Upstream {
             Purpose::SseStream if endpoint.is_some() => {
                 http.endpoint = endpoint;
                 self.sse_stream_ready(cx);
-                return self.advance_http(cx);
+                return;
             }
             Purpose::SseStream => {}
             Purpose::Look => {
@@ -149,19 +143,17 @@ impl Upstream {
                     None if received.is_some() => self.look_failed(true, cx),
                     None => {}
                 }
-                return self.advance_http(cx);
+                return;
             }
             Purpose::OneWay | Purpose::CloseSession | Purpose::Dropped => return,
         }
         if let Some(received) = received {
             self.handle_http_received(id, received, cx);
         }
-        self.advance_http(cx);
     }
 
     pub fn handle_body(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
         self.handle_http_received(id, received, cx);
-        self.advance_http(cx);
     }
 
     fn handle_http_received(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {

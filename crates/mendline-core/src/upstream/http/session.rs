@@ -135,7 +135,6 @@ impl Upstream {
             http.abort(sse_stream, cx);
             self.unreachable(HandshakeError::NoEndpoint.into(), false, cx);
         }
-        self.advance_http(cx);
     }
 
     /// Drops the session: its id, its streams, its server requests and its queued messages. Unsent calls wait for the

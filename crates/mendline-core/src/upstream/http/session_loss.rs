@@ -381,7 +381,7 @@ impl Upstream {
             for answer in suspicion.refused.into_iter().filter_map(|refused| refused.answer) {
                 self.pass_on(answer, cx);
             }
-            return self.promote(cx);
+            return;
         }
         for refused in suspicion.refused {
             self.settle_refused(refused, finding, session_number, cx);
@@ -409,7 +409,6 @@ impl Upstream {
         if is_lost {
             self.replace_session(was_made, cx);
         }
-        self.promote(cx);
     }
 
     /// Settles one refused call.

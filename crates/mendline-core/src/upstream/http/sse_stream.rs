@@ -47,7 +47,6 @@ impl Upstream {
                 Some(handshake) => self.replay(handshake, cx),
                 None => {
                     self.link.note_open(cx.now);
-                    self.promote(cx);
                 }
             }
         }
@@ -98,7 +97,6 @@ impl Upstream {
         self.link.handle_unreachable(why, permanent, !self.calls.is_empty(), cx);
         // A call whose POST has ended was received.
         self.lose_calls(|_| Written::Whole, cx);
-        self.give_up_if_parked(cx);
     }
 
     /// Closes the SSE stream; all expected answers are lost.
@@ -156,8 +154,5 @@ impl Upstream {
             self.drop_exchange(key, cx);
             self.settle(key, Evidence::SILENCE, cx.now, cx);
         }
-        self.give_up_if_parked(cx);
-        self.promote(cx);
-        self.advance_http(cx);
     }
 }
