@@ -29,7 +29,7 @@ pub enum UpstreamCommand {
     /// The client's progress on a request of the server, with the server's own token.
     Progress { link: LinkId, token: Vec<u8>, at: Span, message: Message },
     /// Any other notification.
-    Notice { message: Message },
+    Notice { client: ClientId, message: Message },
     /// The client is gone; its calls are abandoned.
     Close { client: ClientId },
 }
@@ -49,8 +49,8 @@ pub enum ClientEvent {
     Reconnecting { request: Key, progress: f64, words: String },
     /// A request of the server for the client.
     ServerRequest { link: LinkId, message: Message },
-    /// The server cancelled its request.
-    Withdraw { link: LinkId, at: Span, message: Message },
+    /// The server cancelled its request. If this is not the only client, it may be that of another one.
+    Withdraw { link: LinkId, at: Span, message: Message, is_only: bool },
     /// A link is gone, and with it all server requests that came over it.
     LinkGone { link: LinkId },
     /// A notification for this client; that of a subscription has its id at `at`.

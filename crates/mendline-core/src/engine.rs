@@ -125,6 +125,7 @@ impl Engine {
             Input::ClientLost { client } => {
                 self.client_gone = true;
                 self.with_client(client, ClientSession::handle_lost);
+                self.clients.remove(&client);
             }
             Input::Spawned { link, pid } => self.with_upstream(link, |it, cx| it.handle_spawned(link, pid, cx)),
             Input::SpawnFailed { link, why } => {
@@ -236,8 +237,8 @@ impl Engine {
 
     /// Returns whether an upstream's only client keeps up with it.
     fn takes_more(&self, upstream: UpstreamId) -> bool {
-        match self.upstreams.get(usize::from(upstream.0)).map(Upstream::clients) {
-            Some([only]) => self.clients.get(only).is_none_or(|session| !session.outbox().is_behind()),
+        match self.upstreams.get(usize::from(upstream.0)).and_then(Upstream::only_client) {
+            Some(only) => self.clients.get(&only).is_none_or(|session| !session.outbox().is_behind()),
             _ => true,
         }
     }
@@ -352,14 +353,14 @@ impl Engine {
         if self.phase == Phase::Running && !self.client_gone {
             return;
         }
-        if self.phase == Phase::Running && self.lifetime == Lifetime::WithClients && !self.clients.is_empty() {
-            if self.clients.values().all(ClientSession::is_lost) {
+        if self.phase == Phase::Running && self.lifetime == Lifetime::WithClients {
+            if self.clients.is_empty() {
                 self.close();
             } else if self.clients.values().all(ClientSession::has_ended) {
                 self.begin_drain();
             }
         }
-        if self.phase == Phase::Draining && (self.running() == 0 || self.clients.values().all(ClientSession::is_lost)) {
+        if self.phase == Phase::Draining && self.running() == 0 {
             self.close();
         }
         if self.phase == Phase::Closing && self.upstreams.iter().all(Upstream::is_over) {

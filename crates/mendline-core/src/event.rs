@@ -206,6 +206,12 @@ pub enum Event {
         upstream: UpstreamId,
         condition: Condition,
     },
+    /// Mendline answered a request of a client, because the session that it shares with others makes it unnecessary.
+    AnsweredBySession {
+        upstream: UpstreamId,
+        client: ClientId,
+        method: Method,
+    },
     /// Mendline answered a client's ping, because the server is away.
     PingAnswered {
         upstream: UpstreamId,
@@ -497,6 +503,7 @@ impl Event {
             | Event::ServerSuspected { upstream, .. }
             | Event::VerdictReached { upstream, .. }
             | Event::PingAnswered { upstream }
+            | Event::AnsweredBySession { upstream, .. }
             | Event::VerdictAwaited { upstream, .. }
             | Event::HintsAwaited { upstream, .. }
             | Event::CallSilent { upstream, .. }

@@ -251,7 +251,7 @@ impl UpstreamStatus {
             }
             Event::SilenceEnded { call, .. } => drop(self.silent.remove(call)),
             Event::LoginAccepted { .. } => self.needs_login = None,
-            Event::PingAnswered { .. } => self.early += 1,
+            Event::PingAnswered { .. } | Event::AnsweredBySession { .. } => self.early += 1,
             Event::CallRejected { method, .. } => {
                 self.counts(*method).rejected += 1;
             }

@@ -4,10 +4,8 @@
 
 mod stage;
 
-use bytes::Bytes;
 use mendline_core::port::Ending;
 use mendline_core::{ClientId, Input, Output, Port, defaults};
-use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
 use stage::initialized::initialized;
 use stage::{CLIENT, NOTES, Stage, call};
@@ -24,13 +22,11 @@ fn cancel(id: u32) -> String {
 }
 
 fn other_sends(stage: &mut Stage, text: &str) {
-    let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-    stage.input(Input::FromClient { client: OTHER, received });
+    stage.sends(OTHER, text);
 }
 
 fn other_reads(stage: &mut Stage) -> Option<Value> {
-    let text = stage.engine.poll_write(Port::Client(OTHER))?.to_bytes();
-    Some(serde_json::from_slice(&text).unwrap())
+    stage.reads(OTHER)
 }
 
 fn is_closed(stage: &Stage) -> bool {

@@ -6,10 +6,8 @@ mod stage;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use mendline_core::config::RateLimit;
-use mendline_core::{ClientId, Input, Port, UpstreamConfig};
-use mendline_wire::{Limits, Line, Received};
+use mendline_core::{ClientId, Input, UpstreamConfig};
 use serde_json::Value;
 use stage::{CLIENT, NOTES, Stage, call};
 
@@ -33,8 +31,7 @@ fn one_slot(config: &mut UpstreamConfig) {
 }
 
 fn sends(stage: &mut Stage, client: ClientId, text: String) {
-    let received = Received::from_line(Line::Text(Bytes::from(text)), &Limits::default());
-    stage.input(Input::FromClient { client, received });
+    stage.sends(client, &text);
 }
 
 /// Calls tools whose names contain the client and the id.
@@ -45,8 +42,7 @@ fn calls(stage: &mut Stage, client: ClientId, ids: impl IntoIterator<Item = u32>
 }
 
 fn reads(stage: &mut Stage, client: ClientId) -> Option<Value> {
-    let text = stage.engine.poll_write(Port::Client(client))?.to_bytes();
-    Some(serde_json::from_slice(&text).unwrap())
+    stage.reads(client)
 }
 
 fn cause(answer: &Value) -> &str {

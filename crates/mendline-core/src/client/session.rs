@@ -41,8 +41,6 @@ pub struct ClientSession {
     is_identified: bool,
     /// The client will send no more.
     ended: bool,
-    /// The client can no longer be written to.
-    lost: bool,
 }
 
 impl ClientSession {
@@ -56,7 +54,6 @@ impl ClientSession {
             listening: 0,
             is_identified: false,
             ended: false,
-            lost: false,
         }
     }
 
@@ -76,11 +73,7 @@ impl ClientSession {
     }
 
     pub fn has_ended(&self) -> bool {
-        self.ended || self.lost
-    }
-
-    pub fn is_lost(&self) -> bool {
-        self.lost
+        self.ended
     }
 
     pub fn outbox(&self) -> &Outbox {
@@ -119,16 +112,9 @@ impl ClientSession {
         }
     }
 
-    /// Handles a client that can no longer be written to: its requests are abandoned.
+    /// Handles a client that can no longer be written to: its requests are abandoned. The session is over.
     pub fn handle_lost(&mut self, cx: &mut Cx<'_>) {
-        if self.lost {
-            return;
-        }
-        self.lost = true;
         cx.emit(Event::ClientLost { client: self.client });
-        for key in self.requests.keys_by_age() {
-            self.forget(key);
-        }
         self.server_requests.decline_all(cx);
         self.outbox.clear(cx.ledger);
         cx.send_to_upstream(self.upstream, UpstreamCommand::Close { client: self.client });
@@ -171,10 +157,11 @@ impl ClientSession {
                     self.push(question, cx);
                 }
             }
-            ClientEvent::Withdraw { link, at, message } => {
+            ClientEvent::Withdraw { link, at, message, is_only } => {
                 match self.server_requests.withdraw(self.client, link, at, &message, cx) {
                     Some(notification) => self.push(notification, cx),
-                    None => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
+                    None if is_only => self.drop_message(Method::Cancelled, Dropped::StaleReply, cx),
+                    None => {}
                 }
             }
             ClientEvent::LinkGone { link } => {
@@ -203,7 +190,9 @@ impl ClientSession {
                     self.drop_message(Method::Progress, why, cx);
                 }
             }
-            (Kind::Notification, _) => cx.send_to_upstream(self.upstream, UpstreamCommand::Notice { message }),
+            (Kind::Notification, _) => {
+                cx.send_to_upstream(self.upstream, UpstreamCommand::Notice { client: self.client, message });
+            }
             (Kind::Result | Kind::Error, _) => {
                 if let Err(why) = self.server_requests.answer(self.client, message, cx) {
                     self.drop_message(ServerRequests::DROPPED_METHOD, why, cx);
@@ -294,9 +283,7 @@ impl ClientSession {
     }
 
     fn push(&mut self, message: Spliced, cx: &mut Cx<'_>) {
-        if !self.lost {
-            self.outbox.push(message, cx.ledger);
-        }
+        self.outbox.push(message, cx.ledger);
     }
 
     fn drop_message(&self, method: Method, why: Dropped, cx: &mut Cx<'_>) {

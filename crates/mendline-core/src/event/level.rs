@@ -38,6 +38,7 @@ impl Event {
             | Event::HintsAwaited { .. }
             | Event::SilenceEnded { .. }
             | Event::PingAnswered { .. }
+            | Event::AnsweredBySession { .. }
             | Event::VerdictReached { condition: Condition::Available | Condition::Suspect, .. }
             | Event::InternalRequestSent { .. }
             | Event::CallAnswered { .. }

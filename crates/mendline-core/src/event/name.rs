@@ -28,6 +28,7 @@ impl Event {
             Event::ServerSuspected { .. } => "server_suspected",
             Event::VerdictReached { .. } => "verdict_reached",
             Event::PingAnswered { .. } => "ping_answered",
+            Event::AnsweredBySession { .. } => "answered_by_session",
             Event::VerdictAwaited { .. } => "verdict_awaited",
             Event::HintsAwaited { .. } => "hints_awaited",
             Event::CallSilent { .. } => "call_silent",

@@ -36,6 +36,9 @@ impl fmt::Display for Event {
             Event::LoginAccepted { .. } => write!(f, "accepts requests again: no login is needed"),
             Event::ServerSuspected { why, .. } => write!(f, "suspect, a probe decides: {why}"),
             Event::VerdictReached { condition, .. } => write!(f, "{condition}"),
+            Event::AnsweredBySession { method, .. } => {
+                write!(f, "{} answered: the session is shared with other clients", method.name().unwrap_or("request"))
+            }
             Event::PingAnswered { .. } => write!(f, "ping of the client answered while the server is away"),
             Event::VerdictAwaited { call, tool, why, .. } => {
                 write!(f, "{}: failed, waiting for the probe: {why}", CallAndTool(*call, tool))

@@ -82,6 +82,8 @@ pub enum RefusalReason {
     Isolated,
     /// No client is connected that could answer the server.
     NoClient,
+    /// A request of the server, and several clients could have caused it.
+    UnknownClient,
     /// The client that could answer the server is gone.
     ClientGone,
     /// Too many requests of the server wait for the client.
@@ -134,6 +136,7 @@ impl RefusalReason {
             | RefusalReason::BreakerTrial { .. } => "breaker_open",
             RefusalReason::Isolated => "isolated",
             RefusalReason::NoClient | RefusalReason::ClientGone => "no_client",
+            RefusalReason::UnknownClient => "unknown_client",
             RefusalReason::ServerRequests => "too_many_server_requests",
             RefusalReason::Connect(error) => error.name(),
             RefusalReason::Redirect { .. } => "redirect",
@@ -200,6 +203,7 @@ impl fmt::Display for RefusalReason {
             }
             RefusalReason::Isolated => f.write_str("it was isolated by the operator"),
             RefusalReason::NoClient => f.write_str("no client is connected"),
+            RefusalReason::UnknownClient => f.write_str("it names no call, and several clients are connected"),
             RefusalReason::ClientGone => f.write_str("the client has gone"),
             RefusalReason::ServerRequests => f.write_str("too many questions are waiting for the client"),
             RefusalReason::Connect(error) => error.fmt(f),

@@ -6,10 +6,13 @@
 //! client that is told of the loss is told of its end, too. In the modern era a client gets log messages only within a
 //! request that asks for them, so it gets none of these.
 
+use bytes::Bytes;
+use mendline_wire::Message;
 use serde_json::json;
 
 use super::Upstream;
 use super::call::Owner;
+use super::clients::Level;
 use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::LinkState;
@@ -96,15 +99,8 @@ impl Upstream {
 
     /// Sends a log message to the clients: from `warning` up, or from the level that they have set.
     fn send_log(&mut self, level: &str, words: &str, cx: &mut Cx<'_>) {
-        const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-        let rank = |level: &str| LEVELS.iter().position(|it| *it == level);
-        let is_wanted = self
-            .session
-            .log_level()
-            .map_or_else(|| rank("warning"), |least| rank(&least))
-            .is_some_and(|least| rank(level) >= Some(least));
         // Only the legacy era has a handshake.
-        if !is_wanted || !self.session.was_initialized() {
+        if !self.session.was_initialized() {
             return;
         }
         let notice = json!({
@@ -112,6 +108,11 @@ impl Upstream {
             "method": "notifications/message",
             "params": { "level": level, "logger": "mendline", "data": words },
         });
-        self.notify_all(&notice.to_string(), cx);
+        let Ok(message) = Message::parse(Bytes::from(notice.to_string())) else { return };
+        for client in self.clients.ids() {
+            if Level::named(level) >= self.clients.level_of(client).or(Some(Level::WARNING)) {
+                cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
+            }
+        }
     }
 }

@@ -63,7 +63,7 @@ impl Upstream {
         if !self.calls.any_waits() {
             return;
         }
-        if self.clients.len() > 1 && self.calls.waiting_count() > 1 && self.has_slot() {
+        if self.clients.are_several() && self.calls.waiting_count() > 1 && self.has_slot() {
             self.order_by_client();
         }
         let mut index = 0;

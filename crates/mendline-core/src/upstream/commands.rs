@@ -24,7 +24,7 @@ impl Upstream {
     pub fn handle_command(&mut self, command: UpstreamCommand, cx: &mut Cx<'_>) {
         match command {
             UpstreamCommand::Open { client } => {
-                self.clients.push(client);
+                self.clients.open(client);
                 self.link.note_client(cx.now);
                 if self.http.is_none() {
                     self.link.open(cx);
@@ -32,15 +32,12 @@ impl Upstream {
             }
             UpstreamCommand::Call { client, request, message } => self.accept(client, request, message, cx),
             UpstreamCommand::Cancel { client, request, message } => self.cancel(client, request, &message, cx),
-            UpstreamCommand::Reply { link, id, message } => {
-                let reply = message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))]));
-                match reply {
-                    Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
-                        self.send_message(Method::None, reply, cx);
-                    }
-                    _ => self.drop_message(Method::None, Dropped::StaleReply, cx),
+            UpstreamCommand::Reply { link, id, message } => match Upstream::reply(&message, id) {
+                Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
+                    self.send_message(Method::None, reply, cx);
                 }
-            }
+                _ => self.drop_message(Method::None, Dropped::StaleReply, cx),
+            },
             UpstreamCommand::Decline { link, id, why } => {
                 cx.emit(Event::ServerRequestDeclined { upstream: self.id, why: why.clone() });
                 if self.link.is_up() && self.link.current() == Some(link) {
@@ -56,7 +53,8 @@ impl Upstream {
                     self.drop_message(Method::Progress, Dropped::StaleProgress, cx);
                 }
             }
-            UpstreamCommand::Notice { message } => {
+            UpstreamCommand::Notice { client, message } if !self.is_for_server(client, message.method()) => {}
+            UpstreamCommand::Notice { message, .. } => {
                 self.session.learn_notice(&message);
                 let method = message.method();
                 if self.link.is_up() && self.session.is_open() {
@@ -73,11 +71,14 @@ impl Upstream {
         }
     }
 
-    fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
+    pub(super) fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
         if self.closing {
             return self.reject(client, request, &message, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
         }
-        if self.answer_early(client, request, &message, cx) || self.answer_ping(client, request, &message, cx) {
+        if self.answer_by_session(client, request, &message, cx)
+            || self.answer_early(client, request, &message, cx)
+            || self.answer_ping(client, request, &message, cx)
+        {
             return;
         }
         if let Some((cause, why)) = self.login_rejection().filter(|_| message.method() != Method::Initialize) {
@@ -220,6 +221,9 @@ impl Upstream {
     }
 
     fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, cx: &mut Cx<'_>) {
+        if self.drop_joined(request, client) {
+            return;
+        }
         let owner = Owner::Client { client, request };
         let Some((key, _)) = self.calls.iter().find(|(_, call)| call.owner == owner) else { return };
         self.revert_unreached(key);
@@ -237,7 +241,7 @@ impl Upstream {
 
     /// Handles a client that is gone. In the modern era this cancels its calls; in the legacy era it does not.
     fn abandon(&mut self, client: ClientId, cx: &mut Cx<'_>) {
-        self.clients.retain(|it| *it != client);
+        let unsubscribed = self.clients.close(client);
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get(key) else { continue };
             if !matches!(call.owner, Owner::Client { client: owner, .. } if owner == client) {
@@ -250,5 +254,6 @@ impl Upstream {
             let Some(call) = self.take(key, cx) else { continue };
             cx.emit(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });
         }
+        self.end_subscriptions(unsubscribed, cx);
     }
 }

@@ -16,14 +16,14 @@ use super::internal::InternalRequest;
 use super::link::EndedBy;
 use crate::cx::Cx;
 use crate::defaults;
-use crate::dispatch::{ClientEvent, UpstreamCommand};
+use crate::dispatch::ClientEvent;
 use crate::event::{Answered, Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::{LinkId, Written};
-use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
+use crate::reason::{HandshakeError, LossReason, Reason};
 use crate::slab::Key;
 use crate::words::{self, Cause};
 
@@ -33,11 +33,11 @@ impl Upstream {
             return;
         }
         match received {
-            Received::Message(message) => self.handle_message(link, message, cx),
+            Received::Message(message) => self.handle_message(link, None, message, cx),
             Received::Batch(messages) => {
                 for message in messages {
                     match message {
-                        Ok(message) => self.handle_message(link, message, cx),
+                        Ok(message) => self.handle_message(link, None, message, cx),
                         Err(error) => self.handle_unreadable(error.id.clone(), &error.to_string(), cx),
                     }
                 }
@@ -51,19 +51,12 @@ impl Upstream {
         }
     }
 
-    pub(super) fn handle_message(&mut self, link: LinkId, message: Message, cx: &mut Cx<'_>) {
+    /// Handles a message of the server. Over HTTP it may come in the response to this call.
+    pub(super) fn handle_message(&mut self, link: LinkId, call: Option<Key>, message: Message, cx: &mut Cx<'_>) {
         self.keep_alive.note_received(cx.now);
         match (message.kind(), message.method()) {
             (Kind::Result | Kind::Error, _) => self.handle_response(message, cx),
-            (Kind::Request, _) => match self.clients.first().copied() {
-                Some(client) => cx.send_to_client(client, ClientEvent::ServerRequest { link, message }),
-                None => {
-                    if let Some(id) = message.id().map(Id::from_raw) {
-                        let decline = UpstreamCommand::Decline { link, id, why: RefusalReason::NoClient };
-                        cx.send_to_upstream(self.id, decline);
-                    }
-                }
-            },
+            (Kind::Request, _) => self.route_server_request(link, call, message, cx),
             (Kind::Notification, Method::Progress) => self.handle_progress(message, cx),
             (Kind::Notification, Method::Cancelled) => self.handle_cancelled(link, message, cx),
             (Kind::Notification, method) => {
@@ -265,7 +258,7 @@ impl Upstream {
                 self.provisional_handshake = None;
                 self.is_initialized_once = true;
                 self.cache_handshake(&call.message, answer, cx);
-                self.session.learn_handshake(call.message.clone());
+                self.session.learn_handshake(call.client(), call.message.clone(), answer.clone());
                 self.lists.clear();
             }
             Method::ToolsCall => {}
@@ -274,9 +267,16 @@ impl Upstream {
                     self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
                     self.note_hints(cx);
                 }
-                self.lists.learn(&call.message, answer, call.attempt_started);
+                let are_several = self.clients.are_several();
+                let changed = self.lists.learn(&call.message, answer, call.attempt_started, are_several);
+                if let (Some(kind), Some(reader)) = (changed, call.client()) {
+                    self.notify_others(reader, kind, cx);
+                }
                 self.cache(&call.message, answer, cx);
                 self.session.learn(&call.message);
+                if let Some(client) = call.client() {
+                    self.clients.learn(client, &call.message);
+                }
                 self.supersede(&call.message);
             }
         }
@@ -318,10 +318,10 @@ impl Upstream {
             }
             return;
         }
-        match self.clients.first().copied() {
-            Some(client) => cx.send_to_client(client, ClientEvent::Withdraw { link, at, message }),
-            None => self.drop_message(Method::Cancelled, Dropped::Undeliverable, cx),
+        if self.clients.is_empty() {
+            return self.drop_message(Method::Cancelled, Dropped::Undeliverable, cx);
         }
+        self.withdraw_server_request(link, at, &message, cx);
     }
 
     pub(super) fn handle_notice(&mut self, message: Message, cx: &mut Cx<'_>) {
@@ -349,9 +349,7 @@ impl Upstream {
             }
             return;
         }
-        for client in self.clients.clone() {
-            cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
-        }
+        self.notify(&message, cx);
     }
 
     /// Handles a line that is no message. If it names a call, that call's answer is unreadable.

@@ -163,6 +163,8 @@ pub enum ReadAgain {
 pub struct List {
     /// As the client has read it.
     pub seen: Option<Content>,
+    /// As the other clients have read it, while one of several reads it.
+    before: Option<Content>,
     /// As it is being read again …
     pub read_again: Content,
     /// … with the requests and answers so far.
@@ -249,12 +251,20 @@ impl Lists {
         &mut self.all[kind as usize]
     }
 
-    /// Records a page that the client has read, with the time at which it was requested.
-    pub fn learn(&mut self, call: &Message, answer: &Message, requested: Moment) {
-        let Some(kind) = ListKind::of(call.method()) else { return };
+    /// Records a page that a client has read, with the time at which it was requested. Returns the list if it is
+    /// complete and differs from that of the other clients.
+    pub fn learn(
+        &mut self,
+        call: &Message,
+        answer: &Message,
+        requested: Moment,
+        are_several: bool,
+    ) -> Option<ListKind> {
+        let kind = ListKind::of(call.method())?;
         let goes_on = call.find(&["cursor"]).is_some();
         let list = self.of(kind);
         if !goes_on {
+            list.before = list.seen.clone().filter(|_| are_several);
             list.rest.clear();
             list.unannounced = false;
             list.reported = None;
@@ -266,6 +276,12 @@ impl Lists {
             }
         }
         list.add(kind, goes_on, answer);
+        if answer.find(&["nextCursor"]).is_some() {
+            return None;
+        }
+        let before = list.before.take().filter(|before| before.pages > 0)?;
+        let is_same = list.seen.as_ref().is_some_and(|seen| seen.has_same_entries(&before));
+        (!is_same).then_some(kind)
     }
 
     /// Records a cached page that the client has read.

@@ -3,7 +3,7 @@
 //! An [`Upstream`] answers every call that it accepts, by its deadline, with the server's answer or with a failure. It
 //! is one state machine in these files:
 //! - here: its parts, and the life of its link;
-//! - [`commands`]: commands of clients;
+//! - [`commands`]: commands of clients; [`clients`]: what several clients share;
 //! - [`inbound`]: messages of the server;
 //! - [`http`]: HTTP exchanges;
 //! - [`availability`]: the condition of the server;
@@ -21,6 +21,7 @@ mod call;
 mod call_table;
 mod calls;
 mod catalogue;
+mod clients;
 mod commands;
 mod exchange;
 mod gate;
@@ -52,6 +53,7 @@ use self::call::{Call, Owner, SentOver, State};
 use self::call_table::CallTable;
 use self::calls::Incident;
 use self::catalogue::Catalogue;
+use self::clients::Clients;
 use self::gate::Gate;
 use self::hints::Hints;
 use self::http::Http;
@@ -72,7 +74,7 @@ use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
-use crate::port::{ClientId, Ending, Exit, LinkId, Pipe, SpawnError, UpstreamId, Written};
+use crate::port::{Ending, Exit, LinkId, Pipe, SpawnError, UpstreamId, Written};
 use crate::reason::{ConnectivityChange, HandshakeError, LossReason, Reason};
 use crate::slab;
 
@@ -81,7 +83,7 @@ use crate::slab;
 pub struct Upstream {
     id: UpstreamId,
     config: UpstreamConfig,
-    clients: Vec<ClientId>,
+    clients: Clients,
     link: Link,
     session: Session,
     calls: CallTable,
@@ -133,7 +135,7 @@ impl Upstream {
         let config = bounded(config);
         Upstream {
             id,
-            clients: Vec::new(),
+            clients: Clients::default(),
             link: Link::new(id, config.reconnect.clone(), config.transport),
             http: match config.transport {
                 Transport::Child => None,
@@ -182,11 +184,6 @@ impl Upstream {
     /// Records a line of the child's stderr.
     pub fn handle_stderr(&mut self, line: &[u8], cx: &Cx<'_>) {
         self.link.note_stderr(&cx.quote.quote(line, defaults::STDERR_LINE));
-    }
-
-    /// Its clients.
-    pub fn clients(&self) -> &[ClientId] {
-        &self.clients
     }
 
     /// Calls of clients, accepted and not answered.
@@ -272,7 +269,7 @@ impl Upstream {
             return;
         }
         self.session.lose();
-        for client in self.clients.clone() {
+        for client in self.clients.ids() {
             cx.send_to_client(client, ClientEvent::LinkGone { link });
         }
         // The link first: waiting calls shorten the next dial, and its reason is theirs.
@@ -374,6 +371,7 @@ impl Upstream {
         self.gate.probes_first = false;
         let is_first = !std::mem::replace(&mut self.is_initialized_once, true);
         self.cache_handshake(handshake, answer, cx);
+        self.session.learn_answer(answer.clone());
         if is_first {
             self.compare_handshake(answer, cx);
         }

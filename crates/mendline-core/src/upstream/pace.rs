@@ -206,7 +206,7 @@ impl Upstream {
 
     /// The number of waiting calls before the next one of this client.
     pub(super) fn ahead_of(&self, client: ClientId) -> usize {
-        if self.clients.len() <= 1 {
+        if !self.clients.are_several() {
             return self.calls.waiting_count();
         }
         let newcomer = (client, None);
@@ -218,7 +218,7 @@ impl Upstream {
     /// The waiting call to evict for one of this client. A call that was sent before, or a confirmed subscription, is
     /// never evicted.
     pub(super) fn call_to_evict(&self, client: ClientId) -> Option<Key> {
-        if self.clients.len() <= 1 {
+        if !self.clients.are_several() {
             return None;
         }
         let waits = |(key, call): (Key, &Call)| {

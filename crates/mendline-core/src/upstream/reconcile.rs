@@ -12,6 +12,7 @@ impl Upstream {
     pub fn reconcile(&mut self, cx: &mut Cx<'_>) {
         self.replace_when_idle(cx);
         self.give_up_if_parked(cx);
+        self.answer_joined(cx);
         self.announce(cx);
         self.start_probe(cx);
         self.probe_after_pause(cx);

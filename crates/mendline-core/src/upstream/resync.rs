@@ -227,6 +227,18 @@ impl Upstream {
         }
     }
 
+    /// Notifies the clients of a changed list that one of them has read before the others knew of the change.
+    pub(super) fn notify_others(&mut self, reader: ClientId, kind: ListKind, cx: &mut Cx<'_>) {
+        cx.emit(Event::ListChanged { upstream: self.id, method: kind.method() });
+        let name = kind.changed().name().unwrap_or_default();
+        let Ok(message) = Message::parse(Bytes::from(json!({ "jsonrpc": "2.0", "method": name }).to_string())) else {
+            return;
+        };
+        for client in self.clients.ids().into_iter().filter(|client| *client != reader) {
+            cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
+        }
+    }
+
     /// Notifies a modern client of a changed list, if this is its subscription. Returns whether it is.
     fn notify_listener(&self, key: Key, kind: ListKind, cx: &mut Cx<'_>) -> bool {
         let Some(Call { owner: Owner::Client { client, request }, confirmed: true, .. }) =
@@ -252,9 +264,7 @@ impl Upstream {
     /// Sends a notification of Mendline to all clients.
     pub(super) fn notify_all(&mut self, text: &str, cx: &mut Cx<'_>) {
         let Ok(message) = Message::parse(Bytes::copy_from_slice(text.as_bytes())) else { return };
-        for client in self.clients.clone() {
-            cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
-        }
+        self.notify(&message, cx);
     }
 
     /// Handles a reopened subscription: notifications may be lost. The lists that the client has read are compared;

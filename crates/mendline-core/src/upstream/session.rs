@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use mendline_wire::{Message, Method};
 
 use crate::defaults;
+use crate::port::ClientId;
 
 /// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub struct Session {
     state: State,
     handshake: Option<Message>,
     initialized: Option<Message>,
+    /// The client whose handshake it is; `None` if it was restored.
+    client: Option<ClientId>,
+    /// The last answer to it, of the server or of Mendline.
+    answer: Option<Message>,
     /// The request that set the log level, as last confirmed.
     level: Option<Message>,
     /// The confirmed subscriptions, by resource.
@@ -39,7 +44,15 @@ pub struct Session {
 
 impl Session {
     pub fn new() -> Self {
-        Session { state: State::New, handshake: None, initialized: None, level: None, subscriptions: BTreeMap::new() }
+        Session {
+            state: State::New,
+            handshake: None,
+            initialized: None,
+            client: None,
+            answer: None,
+            level: None,
+            subscriptions: BTreeMap::new(),
+        }
     }
 
     /// Returns whether calls may be sent over a link that is up.
@@ -57,9 +70,19 @@ impl Session {
         self.state == State::Lost
     }
 
-    /// The log level of the client, if it has set one.
-    pub fn log_level(&self) -> Option<String> {
-        Some(self.level.as_ref()?.get_str(&["level"])?.into_owned())
+    /// Returns whether the handshake is that of this client.
+    pub fn is_of(&self, client: ClientId) -> bool {
+        self.client == Some(client)
+    }
+
+    /// The last answer to the handshake.
+    pub fn answer(&self) -> Option<Message> {
+        self.answer.clone()
+    }
+
+    /// Records the answer to the replayed handshake.
+    pub fn learn_answer(&mut self, answer: Message) {
+        self.answer = Some(answer);
     }
 
     /// The requests that restore the state after a re-initialization.
@@ -121,23 +144,24 @@ impl Session {
     }
 
     /// Records the client's handshake after its successful answer, for replays.
-    pub fn learn_handshake(&mut self, handshake: Message) {
+    pub fn learn_handshake(&mut self, client: Option<ClientId>, handshake: Message, answer: Message) {
         self.state = State::Ready;
         self.handshake = Some(handshake);
+        (self.client, self.answer) = (client, Some(answer));
         self.initialized = None;
         self.level = None;
         self.subscriptions.clear();
     }
 
     /// Records a handshake that was answered from the cache or provisionally: the server still has to be initialized.
-    pub fn keep(&mut self, handshake: Message) {
-        self.learn_handshake(handshake);
+    pub fn keep(&mut self, client: ClientId, handshake: Message, answer: Message) {
+        self.learn_handshake(Some(client), handshake, answer);
         self.state = State::Lost;
     }
 
     /// The same for a handshake that is in flight already.
-    pub fn adopt(&mut self, handshake: Message) {
-        self.learn_handshake(handshake);
+    pub fn adopt(&mut self, client: ClientId, handshake: Message, answer: Message) {
+        self.learn_handshake(Some(client), handshake, answer);
         self.state = State::Handshake;
     }
 

@@ -97,8 +97,8 @@ impl Upstream {
         let requested = message.get_str(&["protocolVersion"]).unwrap_or_default();
         let Some(answer) = self.catalogue.handshake(&requested).cloned() else { return false };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
-        self.send_provisional_handshake(client, request, answer, cx);
-        self.initialize_in_background(message.clone(), cx);
+        self.send_provisional_handshake(client, request, answer.clone(), cx);
+        self.initialize_in_background(client, message.clone(), answer, cx);
         true
     }
 
@@ -123,16 +123,16 @@ impl Upstream {
             // It is in flight and must not be sent twice: it becomes an internal request.
             call.is_repeated = false;
             self.calls.make_internal(key, InternalRequest::Handshake);
-            self.session.adopt(handshake);
+            self.session.adopt(client, handshake, answer.clone());
             self.disarm(key, cx);
             self.arm(key, cx);
         } else {
             drop(self.take(key, cx));
             if self.config.reconnect.is_by_itself() || !self.link.has_failed() {
-                self.initialize_in_background(handshake, cx);
+                self.initialize_in_background(client, handshake, answer.clone(), cx);
             } else {
                 // The next call dials it.
-                self.session.keep(handshake);
+                self.session.keep(client, handshake, answer.clone());
             }
         }
         self.send_provisional_handshake(client, request, answer, cx);
@@ -169,8 +169,8 @@ impl Upstream {
     }
 
     /// Initializes the server with the client's handshake, whose answer the client has already.
-    fn initialize_in_background(&mut self, handshake: Message, cx: &mut Cx<'_>) {
-        self.session.keep(handshake);
+    fn initialize_in_background(&mut self, client: ClientId, handshake: Message, answer: Message, cx: &mut Cx<'_>) {
+        self.session.keep(client, handshake, answer);
         if !self.link.is_up() {
             self.link.wake(cx);
         } else if self.gate.is_paused(cx.now) {

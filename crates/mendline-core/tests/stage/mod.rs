@@ -155,8 +155,13 @@ impl Stage {
     }
 
     pub fn client_sends(&mut self, text: &str) {
+        self.sends(CLIENT, text);
+    }
+
+    /// Lets one of several clients send a message.
+    pub fn sends(&mut self, client: ClientId, text: &str) {
         let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.input(Input::FromClient { client: CLIENT, received });
+        self.input(Input::FromClient { client, received });
     }
 
     pub fn server_sends(&mut self, text: &str) {
@@ -167,7 +172,12 @@ impl Stage {
 
     /// Returns the next message to the client.
     pub fn client_reads(&mut self) -> Option<Value> {
-        let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
+        self.reads(CLIENT)
+    }
+
+    /// Returns the next message to one of several clients.
+    pub fn reads(&mut self, client: ClientId) -> Option<Value> {
+        let text = self.engine.poll_write(Port::Client(client))?.to_bytes();
         Some(serde_json::from_slice(&text).unwrap())
     }
 

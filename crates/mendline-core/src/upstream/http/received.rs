@@ -301,7 +301,9 @@ impl Upstream {
         {
             self.note_response(key, cx);
         }
-        self.handle_message(link, message, cx);
+        let carried =
+            if let Purpose::Call(key) = purpose { Some(self.key_of_repeated(key).unwrap_or(key)) } else { None };
+        self.handle_message(link, carried, message, cx);
         if let Some(confirmed) = confirmed {
             self.restore_again(confirmed, cx);
         }

@@ -164,7 +164,7 @@ impl Upstream {
     /// Withdraws the server requests of this session.
     pub(super) fn withdraw_server_requests(&self, cx: &mut Cx<'_>) {
         if let Some(link) = self.link.current() {
-            for client in self.clients.clone() {
+            for client in self.clients.ids() {
                 cx.send_to_client(client, ClientEvent::LinkGone { link });
             }
         }

@@ -460,7 +460,7 @@ impl Upstream {
     /// Passes a server's error to the client as the answer to its call.
     pub(in crate::upstream) fn pass_on(&mut self, answer: Message, cx: &mut Cx<'_>) {
         if let Some(link) = self.link.current() {
-            self.handle_message(link, answer, cx);
+            self.handle_message(link, None, answer, cx);
         }
     }
 

@@ -1,0 +1,307 @@
+//! The clients of an upstream, which share its session.
+//!
+//! The server is initialized once, with the handshake of the first client; the others get the same answer. Each client
+//! has its own log level and its own subscriptions: the server gets the most verbose level of all, and a subscription
+//! ends with its last client. A notification goes to the clients that asked for it, a request of the server to the
+//! client whose call caused it. A single client is served as if it were connected to the server itself.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use mendline_wire::{Message, Method, Patch, Spliced};
+use serde_json::json;
+
+use super::Upstream;
+use super::call::{Call, Owner, State};
+use super::internal::InternalRequest;
+use crate::cx::Cx;
+use crate::dispatch::{ClientEvent, UpstreamCommand};
+use crate::event::Event;
+use crate::port::{ClientId, LinkId};
+use crate::reason::RefusalReason;
+use crate::slab::Key;
+
+/// The levels of log messages, from the most verbose.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// A level of log messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(usize);
+
+impl Level {
+    /// The level from which Mendline's own log messages go to a client that has set none.
+    pub const WARNING: Level = Level(3);
+
+    /// The level with this name.
+    pub fn named(name: &str) -> Option<Level> {
+        LEVELS.iter().position(|it| *it == name).map(Level)
+    }
+
+    fn of(message: &Message) -> Option<Level> {
+        Level::named(&message.get_str(&["level"])?)
+    }
+}
+
+/// A client, and what it has chosen.
+#[derive(Debug)]
+struct Client {
+    id: ClientId,
+    level: Option<Level>,
+    subscriptions: BTreeSet<String>,
+}
+
+/// The handshake of a client that waits for that of another one.
+#[derive(Debug)]
+struct Joined {
+    client: ClientId,
+    request: Key,
+    message: Message,
+}
+
+/// The clients, oldest first.
+#[derive(Debug, Default)]
+pub struct Clients {
+    clients: Vec<Client>,
+    joined: Vec<Joined>,
+}
+
+impl Clients {
+    pub fn open(&mut self, id: ClientId) {
+        self.clients.push(Client { id, level: None, subscriptions: BTreeSet::new() });
+    }
+
+    /// Removes a client. Returns the subscriptions that no other client has.
+    pub fn close(&mut self, id: ClientId) -> Vec<String> {
+        self.joined.retain(|joined| joined.client != id);
+        let Some(index) = self.clients.iter().position(|client| client.id == id) else { return Vec::new() };
+        let gone = self.clients.remove(index);
+        gone.subscriptions.into_iter().filter(|uri| !self.any_subscribes(uri)).collect()
+    }
+
+    /// Their ids.
+    pub fn ids(&self) -> Vec<ClientId> {
+        self.clients.iter().map(|client| client.id).collect()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// Returns whether there are several.
+    pub fn are_several(&self) -> bool {
+        self.clients.len() > 1
+    }
+
+    /// The only client.
+    pub fn only(&self) -> Option<ClientId> {
+        match self.clients.as_slice() {
+            [only] => Some(only.id),
+            _ => None,
+        }
+    }
+
+    /// The level that a client has set.
+    pub fn level_of(&self, id: ClientId) -> Option<Level> {
+        self.clients.iter().find(|client| client.id == id)?.level
+    }
+
+    fn any_subscribes(&self, uri: &str) -> bool {
+        self.clients.iter().any(|client| client.subscriptions.contains(uri))
+    }
+
+    /// Records a request of a client that the server has confirmed, or need not receive.
+    pub fn learn(&mut self, id: ClientId, request: &Message) {
+        let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else { return };
+        let uri = || request.get_str(&["uri"]).map(std::borrow::Cow::into_owned);
+        match request.method() {
+            Method::LoggingSetLevel => client.level = Level::of(request).or(client.level),
+            Method::ResourcesSubscribe => client.subscriptions.extend(uri()),
+            Method::ResourcesUnsubscribe => drop(uri().map(|uri| client.subscriptions.remove(&uri))),
+            _ => {}
+        }
+    }
+
+    /// Returns whether the server need not receive this request, because of the choices of the other clients.
+    fn makes_unnecessary(&self, id: ClientId, request: &Message) -> bool {
+        let mut others = self.clients.iter().filter(|client| client.id != id);
+        match request.method() {
+            // A less verbose level would take messages from others.
+            Method::LoggingSetLevel => Level::of(request)
+                .is_some_and(|level| others.any(|other| other.level.is_some_and(|other| other <= level))),
+            Method::ResourcesUnsubscribe => {
+                let uri = request.get_str(&["uri"]).unwrap_or_default();
+                others.any(|other| other.subscriptions.contains(uri.as_ref()))
+            }
+            _ => false,
+        }
+    }
+
+    /// The clients that asked for this notification.
+    fn recipients(&self, notice: &Message) -> Vec<ClientId> {
+        if !self.are_several() {
+            return self.ids();
+        }
+        let wants = |client: &&Client| match notice.method() {
+            Method::MessageNotice => {
+                client.level.is_none_or(|least| Level::of(notice).is_none_or(|level| level >= least))
+            }
+            Method::ResourcesUpdated => {
+                let uri = notice.get_str(&["uri"]).unwrap_or_default();
+                client.subscriptions.contains(uri.as_ref()) || !self.any_subscribes(&uri)
+            }
+            _ => true,
+        };
+        self.clients.iter().filter(wants).map(|client| client.id).collect()
+    }
+}
+
+impl Upstream {
+    /// The only client of this upstream.
+    pub fn only_client(&self) -> Option<ClientId> {
+        self.clients.only()
+    }
+
+    /// Sends a notification of the server, or one of Mendline, to the clients that asked for it.
+    pub(super) fn notify(&mut self, notice: &Message, cx: &mut Cx<'_>) {
+        for client in self.clients.recipients(notice) {
+            cx.send_to_client(client, ClientEvent::Notice { message: notice.clone(), subscription: None });
+        }
+    }
+
+    /// Handles a request that the shared session makes unnecessary. Returns whether it is one.
+    pub(super) fn answer_by_session(
+        &mut self,
+        client: ClientId,
+        request: Key,
+        message: &Message,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        match message.method() {
+            Method::Initialize => self.join_session(client, request, message, cx),
+            Method::LoggingSetLevel | Method::ResourcesUnsubscribe
+                if self.clients.are_several() && self.clients.makes_unnecessary(client, message) =>
+            {
+                self.clients.learn(client, message);
+                const EMPTY: &[u8] = br#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
+                if let Ok(answer) = Message::parse(Bytes::from_static(EMPTY)) {
+                    self.send_answer_of_session(client, request, answer, message.method(), cx);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Answers the handshake of another client than that of the session, or lets it wait for the answer.
+    fn join_session(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
+        if self.session.was_initialized() && !self.session.is_of(client) {
+            let Some(answer) = self.session.answer() else { return false };
+            self.send_answer_of_session(client, request, answer, Method::Initialize, cx);
+            return true;
+        }
+        let is_begun = self.is_handshake_open(|other| other != client);
+        if is_begun {
+            self.clients.joined.push(Joined { client, request, message: message.clone() });
+        }
+        is_begun
+    }
+
+    fn is_handshake_open(&self, matches: impl Fn(ClientId) -> bool) -> bool {
+        self.calls.iter().any(|(_, call)| call.method() == Method::Initialize && call.client().is_some_and(&matches))
+    }
+
+    fn send_answer_of_session(
+        &mut self,
+        client: ClientId,
+        request: Key,
+        message: Message,
+        method: Method,
+        cx: &mut Cx<'_>,
+    ) {
+        cx.emit(Event::AnsweredBySession { upstream: self.id, client, method });
+        cx.send_to_client(client, ClientEvent::Answer { request, message });
+    }
+
+    /// Answers the handshakes that waited for that of another client. If that one failed, the next begins.
+    pub(super) fn answer_joined(&mut self, cx: &mut Cx<'_>) {
+        while !self.clients.joined.is_empty() && !self.is_handshake_open(|_| true) {
+            let Joined { client, request, message } = self.clients.joined.remove(0);
+            self.accept(client, request, message, cx);
+        }
+    }
+
+    /// Drops the waiting handshake of this request. Returns whether there was one.
+    pub(super) fn drop_joined(&mut self, request: Key, client: ClientId) -> bool {
+        let is_it = |joined: &Joined| joined.client == client && joined.request == request;
+        let before = self.clients.joined.len();
+        self.clients.joined.retain(|joined| !is_it(joined));
+        self.clients.joined.len() < before
+    }
+
+    /// Ends the subscriptions that only a gone client had.
+    pub(super) fn end_subscriptions(&mut self, uris: Vec<String>, cx: &mut Cx<'_>) {
+        for uri in uris {
+            let request = json!({
+                "jsonrpc": "2.0", "id": 0, "method": "resources/unsubscribe", "params": { "uri": uri },
+            });
+            let Ok(request) = Message::parse(Bytes::from(request.to_string())) else { continue };
+            self.session.learn(&request);
+            // A process that ends with its last client needs no requests any more.
+            if !self.clients.is_empty() && self.is_open() && self.session.is_initialized() {
+                self.send_internal(InternalRequest::Restore, request, cx);
+            }
+        }
+    }
+
+    /// Passes a request of the server to the client whose call caused it, or declines it.
+    pub(super) fn route_server_request(&mut self, link: LinkId, call: Option<Key>, message: Message, cx: &mut Cx<'_>) {
+        match self.cause_of_request(call) {
+            Some(client) => cx.send_to_client(client, ClientEvent::ServerRequest { link, message }),
+            None => {
+                let why = if self.clients.is_empty() { RefusalReason::NoClient } else { RefusalReason::UnknownClient };
+                if let Some(id) = message.id().map(mendline_wire::Id::from_raw) {
+                    cx.send_to_upstream(self.id, UpstreamCommand::Decline { link, id, why });
+                }
+            }
+        }
+    }
+
+    /// The client whose call caused a request of the server: over HTTP that of the response which carries it, else the
+    /// only one with a call in flight.
+    fn cause_of_request(&self, call: Option<Key>) -> Option<ClientId> {
+        if let Some(only) = self.clients.only() {
+            return Some(only);
+        }
+        if let Some(client) = call.and_then(|key| self.calls.get(key)).and_then(Call::client) {
+            return Some(client);
+        }
+        let is_sent = |call: &Call| matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)));
+        let mut clients = self.calls.iter().filter(|(_, call)| is_sent(call)).filter_map(|(_, call)| call.client());
+        let first = clients.next()?;
+        clients.all(|client| client == first).then_some(first)
+    }
+
+    /// Passes the cancellation of a server's request to the client that has it.
+    pub(super) fn withdraw_server_request(
+        &mut self,
+        link: LinkId,
+        at: mendline_wire::Span,
+        message: &Message,
+        cx: &mut Cx<'_>,
+    ) {
+        let is_only = !self.clients.are_several();
+        for client in self.clients.ids() {
+            cx.send_to_client(client, ClientEvent::Withdraw { link, at, message: message.clone(), is_only });
+        }
+    }
+
+    /// Sends a notification of a client to the server. `initialized` is that of the session's own client.
+    pub(super) fn is_for_server(&self, client: ClientId, method: Method) -> bool {
+        method != Method::Initialized || !self.session.was_initialized() || self.session.is_of(client)
+    }
+
+    /// The client's answer to a request of the server, with the server's own id.
+    pub(super) fn reply(message: &Message, id: mendline_wire::Id) -> Option<Spliced> {
+        message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))]))
+    }
+}
