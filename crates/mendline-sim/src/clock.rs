@@ -41,6 +41,10 @@ pub enum Due {
     DeadConnectionFound(ExchangeId),
     /// A conversation of an HTTP server continues a job: upstream, conversation, job.
     ConversationContinues(usize, u32, u32),
+    /// The guest with this index connects.
+    GuestConnects(usize),
+    /// A client leaves.
+    ClientLeaves(ClientId),
     /// A client performs the next item of its workload.
     ClientActs(ClientId),
     /// A client reads what was written to it.

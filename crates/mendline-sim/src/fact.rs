@@ -223,6 +223,8 @@ pub enum Fact<'a> {
         client: ClientId,
         /// The state that the client relies on.
         expected: &'a ExpectedState,
+        /// The state that the other clients of the server rely on, or relied on before they left.
+        others: &'a [ExpectedState],
         /// The session state of its server, if it keeps any.
         state: Option<&'a SessionState>,
         /// The edition of the lists of that server.

@@ -141,7 +141,7 @@ impl fmt::Display for FactText<'_> {
             Fact::ConnectivityChanged(later) => {
                 write!(f, "the engine is told that the connectivity changed; its clock advances by {later:?}")
             }
-            Fact::StateCompared { client, expected, state, edition, unserved } => write!(
+            Fact::StateCompared { client, expected, state, edition, unserved, .. } => write!(
                 f,
                 "client {} relies on {expected:?}; its server knows {state:?}, edition {edition}, without {unserved:?}",
                 client.0

@@ -253,6 +253,20 @@ impl Oracle {
             || (record.method == Method::Initialize && catalogue::is_provisional(body))
     }
 
+    /// Returns whether a body may be the answer of the session that a client shares with others: the handshake of
+    /// another client, or an empty result for a request that the server need not receive.
+    pub fn may_be_of_session(&self, record: &Record, body: &[u8]) -> bool {
+        let is_shared = |it: &Record| it.upstream == record.upstream && it.client != record.client;
+        let mut others = self.records.iter().filter(|it| is_shared(it));
+        match record.method {
+            Method::Initialize => {
+                others.any(|it| it.method == Method::Initialize && it.replies.iter().any(|reply| reply == body))
+            }
+            Method::LoggingSetLevel | Method::ResourcesUnsubscribe => body == b"{}" && others.next().is_some(),
+            _ => false,
+        }
+    }
+
     /// Returns a record for changes.
     pub fn of_mut(&mut self, key: Key) -> &mut Record {
         &mut self.records[key.0 as usize]

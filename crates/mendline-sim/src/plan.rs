@@ -47,6 +47,9 @@ const SILENCE: u64 = 436;
 /// have none.
 const TOOL_POLICIES: u64 = 637;
 
+/// The label of the generator for further clients. With this value the seeds of the regressions have none.
+const GUESTS: u64 = 700;
+
 /// The end of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -72,6 +75,19 @@ pub struct Pair {
     pub catalogue: Option<CachedCatalogue>,
 }
 
+/// Another client of an upstream, which comes and may go.
+#[derive(Clone)]
+pub struct Guest {
+    /// The upstream.
+    pub upstream: usize,
+    /// The time at which it connects.
+    pub at: Duration,
+    /// The time after which it leaves.
+    pub stays: Option<Duration>,
+    /// Its workload.
+    pub workload: Workload,
+}
+
 /// A scheduled fault.
 #[derive(Clone, Copy)]
 pub struct ScheduledFault {
@@ -93,6 +109,8 @@ pub struct Plan {
     pub config: Config,
     /// The upstreams and their clients.
     pub pairs: Vec<Pair>,
+    /// Further clients of these upstreams.
+    pub guests: Vec<Guest>,
     /// The scheduled faults.
     pub scheduled_faults: Vec<ScheduledFault>,
     /// The duration of the fault phase.
@@ -248,8 +266,36 @@ impl Plan {
             // The world ends while nothing can be started or reached, so that waiting links must end too.
             scheduled_faults.push(ScheduledFault { fault, upstream: 0, at: fault_phase * 9 / 10, lasts: fault_phase });
         }
-        Plan { seed, config, pairs, scheduled_faults, fault_phase, ending, abrupt, checks_recovery, quiet }
+        let guests = guests(&pairs, fault_phase, checks_recovery, &mut rng.fork(GUESTS));
+        Plan { seed, config, pairs, guests, scheduled_faults, fault_phase, ending, abrupt, checks_recovery, quiet }
     }
+}
+
+/// Draws up to seven further clients of each upstream.
+fn guests(pairs: &[Pair], fault_phase: Duration, varied: bool, rng: &mut Rng) -> Vec<Guest> {
+    let mut guests = Vec::new();
+    if !rng.percent(20) {
+        return guests;
+    }
+    let millis = fault_phase.as_millis() as u64;
+    for (upstream, pair) in pairs.iter().enumerate() {
+        for _ in 0..rng.between(0, 7) {
+            let era = pair.host.era;
+            let workload = Workload {
+                left: rng.between(0, 30) as u32,
+                pace: *rng.pick(&[(0, 20), (5, 500), (50, 3_000)]),
+                cancels: *rng.pick(&[0, 5]),
+                unsafes: 30,
+                lists_first: rng.percent(80),
+                varied,
+                ..Workload::none(era)
+            };
+            let at = rng.millis(0, millis);
+            let stays = if rng.percent(60) { Some(rng.millis(1, millis)) } else { None };
+            guests.push(Guest { upstream, at, stays, workload });
+        }
+    }
+    guests
 }
 
 fn upstream(index: usize, has_no_faults: bool, rng: &mut Rng) -> UpstreamConfig {

@@ -108,6 +108,10 @@ fn populate(world: &mut World, plan: &Plan) {
             world.record(&Fact::WithoutFaults(index));
         }
     }
+    for (index, guest) in plan.guests.iter().enumerate() {
+        world.guests.push(guest.clone());
+        world.clock.at(Moment::ZERO + guest.at, Due::GuestConnects(index));
+    }
     for scheduled in &plan.scheduled_faults {
         let at = Moment::ZERO + scheduled.at;
         let planned =

@@ -34,6 +34,7 @@ use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, EngineKind, Machine};
 use crate::oracle::{Key, Oracle, Terms};
+use crate::plan::Guest;
 use crate::rng::Rng;
 use crate::server::{Era, Server};
 use crate::site::{HttpServerKind, Origin};
@@ -53,6 +54,8 @@ pub struct World {
     pub hosts: Vec<Host>,
     /// The clients.
     pub clients: Vec<Client>,
+    /// Further clients that connect later.
+    pub guests: Vec<Guest>,
     /// The processes whose end the engine does not know yet.
     pub children: BTreeMap<LinkId, Child>,
     /// The HTTP server of each upstream.
@@ -105,6 +108,7 @@ impl World {
             exchanges: BTreeMap::new(),
             hosts,
             clients: Vec::new(),
+            guests: Vec::new(),
             children: BTreeMap::new(),
             coverage: Coverage::default(),
             journal,
@@ -293,6 +297,29 @@ impl World {
         self.clock.after(Duration::from_millis(1), Due::ClientActs(id));
     }
 
+    /// Connects a further client, and plans its leave.
+    fn guest_connects(&mut self, index: usize) {
+        let guest = self.guests[index].clone();
+        if self.finished.is_some() || self.healed {
+            return;
+        }
+        let id = ClientId(2_000 + index as u32);
+        let rng = self.rng.fork(u64::from(id.0));
+        self.connect_client(Client::new(
+            id,
+            guest.upstream,
+            self.hosts[guest.upstream].era,
+            guest.workload,
+            65_536,
+            false,
+            rng,
+        ));
+        self.clock.after(Duration::from_millis(1), Due::ClientActs(id));
+        if let Some(stays) = guest.stays {
+            self.clock.after(stays, Due::ClientLeaves(id));
+        }
+    }
+
     /// Compares the state that each client relies on with the state of its server, after all faults.
     pub fn compare_state(&mut self) {
         for index in 0..self.clients.len() {
@@ -305,7 +332,10 @@ impl World {
             let unserved = self.unserved(upstream, id);
             let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
             let state = state.as_ref();
-            self.record(&Fact::StateCompared { client: id, expected: &expected, state, edition, unserved });
+            let is_other = |client: &&Client| client.upstream == upstream && client.id != id;
+            let others: Vec<_> = self.clients.iter().filter(is_other).map(|client| client.expected.clone()).collect();
+            let (expected, others) = (&expected, &others[..]);
+            self.record(&Fact::StateCompared { client: id, expected, others, state, edition, unserved });
         }
     }
 
@@ -371,6 +401,12 @@ impl World {
             Due::OutputArrives(_) | Due::PartArrives(_) | Due::Pause(_) => {}
             Due::ChildEnds(link, ending) => self.child_ends(link, ending),
             Due::Reap(link) => self.reap(link),
+            Due::GuestConnects(index) => self.guest_connects(index),
+            Due::ClientLeaves(client) => {
+                if let Some(index) = self.client(client) {
+                    self.client_disconnects(index);
+                }
+            }
             Due::CommentSent(exchange) => self.send_comment(exchange),
             Due::ConnectEnds(exchange) => self.connect_ends(exchange),
             Due::RequestBytesAccepted(exchange) => self.accept_request_bytes(exchange),

@@ -16,7 +16,8 @@ use super::call::{Call, Owner, State};
 use super::internal::InternalRequest;
 use crate::cx::Cx;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
-use crate::event::Event;
+use crate::event::{Dropped, Event};
+use crate::moment::Moment;
 use crate::port::{ClientId, LinkId};
 use crate::reason::RefusalReason;
 use crate::slab::Key;
@@ -35,6 +36,10 @@ impl Level {
     /// The level with this name.
     pub fn named(name: &str) -> Option<Level> {
         LEVELS.iter().position(|it| *it == name).map(Level)
+    }
+
+    fn name(self) -> &'static str {
+        LEVELS[self.0]
     }
 
     fn of(message: &Message) -> Option<Level> {
@@ -56,6 +61,7 @@ struct Joined {
     client: ClientId,
     request: Key,
     message: Message,
+    arrived: Moment,
 }
 
 /// The clients, oldest first.
@@ -103,6 +109,11 @@ impl Clients {
     /// The level that a client has set.
     pub fn level_of(&self, id: ClientId) -> Option<Level> {
         self.clients.iter().find(|client| client.id == id)?.level
+    }
+
+    /// The most verbose level of all clients.
+    fn most_verbose(&self) -> Option<Level> {
+        self.clients.iter().filter_map(|client| client.level).min()
     }
 
     fn any_subscribes(&self, uri: &str) -> bool {
@@ -163,7 +174,11 @@ impl Upstream {
 
     /// Sends a notification of the server, or one of Mendline, to the clients that asked for it.
     pub(super) fn notify(&mut self, notice: &Message, cx: &mut Cx<'_>) {
-        for client in self.clients.recipients(notice) {
+        let recipients = self.clients.recipients(notice);
+        if recipients.is_empty() && !self.clients.is_empty() {
+            self.drop_message(notice.method(), Dropped::Undeliverable, cx);
+        }
+        for client in recipients {
             cx.send_to_client(client, ClientEvent::Notice { message: notice.clone(), subscription: None });
         }
     }
@@ -196,14 +211,56 @@ impl Upstream {
     fn join_session(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
         if self.session.was_initialized() && !self.session.is_of(client) {
             let Some(answer) = self.session.answer() else { return false };
+            self.complete_handshake(cx);
             self.send_answer_of_session(client, request, answer, Method::Initialize, cx);
             return true;
         }
         let is_begun = self.is_handshake_open(|other| other != client);
         if is_begun {
-            self.clients.joined.push(Joined { client, request, message: message.clone() });
+            let (message, arrived) = (message.clone(), cx.now);
+            self.clients.joined.push(Joined { client, request, message, arrived });
         }
         is_begun
+    }
+
+    /// Sends `initialized` for the client of the session, which has not sent it yet: the next one may call at once.
+    fn complete_handshake(&mut self, cx: &mut Cx<'_>) {
+        if self.session.has_initialized() {
+            return;
+        }
+        const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let Ok(message) = Message::parse(Bytes::from_static(INITIALIZED)) else { return };
+        self.session.learn_notice(&message);
+        if self.link.is_up() && self.session.is_open() {
+            self.send_message(Method::Initialized, Spliced::whole(message.text().clone()), cx);
+        }
+    }
+
+    /// Keeps the choices of all clients after the server has confirmed that of one: requests of several clients cross.
+    pub(super) fn keep_choices(&mut self, client: Option<ClientId>, confirmed: &Message, cx: &mut Cx<'_>) {
+        let uri = confirmed.get_str(&["uri"]).map(std::borrow::Cow::into_owned);
+        let request = match (confirmed.method(), uri) {
+            (Method::LoggingSetLevel, _) => {
+                let most = self.clients.most_verbose().filter(|most| Level::of(confirmed) > Some(*most));
+                most.map(|level| json!({ "method": "logging/setLevel", "params": { "level": level.name() } }))
+            }
+            (Method::ResourcesUnsubscribe, Some(uri)) => {
+                let is_requested = |call: &Call| {
+                    call.method() == Method::ResourcesSubscribe
+                        && call.client() != client
+                        && call.message.get_str(&["uri"]).as_deref() == Some(&uri)
+                };
+                let is_wanted =
+                    self.clients.any_subscribes(&uri) || self.calls.iter().any(|(_, call)| is_requested(call));
+                is_wanted.then(|| json!({ "method": "resources/subscribe", "params": { "uri": uri } }))
+            }
+            _ => None,
+        };
+        let Some(mut request) = request else { return };
+        (request["jsonrpc"], request["id"]) = (json!("2.0"), json!(0));
+        let Ok(request) = Message::parse(Bytes::from(request.to_string())) else { return };
+        self.session.learn(&request);
+        self.restore_again(request, cx);
     }
 
     fn is_handshake_open(&self, matches: impl Fn(ClientId) -> bool) -> bool {
@@ -225,8 +282,18 @@ impl Upstream {
     /// Answers the handshakes that waited for that of another client. If that one failed, the next begins.
     pub(super) fn answer_joined(&mut self, cx: &mut Cx<'_>) {
         while !self.clients.joined.is_empty() && !self.is_handshake_open(|_| true) {
-            let Joined { client, request, message } = self.clients.joined.remove(0);
+            let Joined { client, request, message, arrived } = self.clients.joined.remove(0);
             self.accept(client, request, message, cx);
+            // Its deadline counts from its arrival.
+            let owner = Owner::Client { client, request };
+            let accepted = self.calls.iter().find(|(_, call)| call.owner == owner).map(|(key, _)| key);
+            if let Some(key) = accepted
+                && let Some(call) = self.calls.get_mut(key)
+            {
+                (call.arrived, call.renewed) = (arrived, arrived);
+                self.disarm(key, cx);
+                self.arm(key, cx);
+            }
         }
     }
 
@@ -295,9 +362,10 @@ impl Upstream {
         }
     }
 
-    /// Sends a notification of a client to the server. `initialized` is that of the session's own client.
+    /// Returns whether a notification of a client is for the server. `initialized` is sent once in a session.
     pub(super) fn is_for_server(&self, client: ClientId, method: Method) -> bool {
-        method != Method::Initialized || !self.session.was_initialized() || self.session.is_of(client)
+        let is_own = self.session.is_of(client) && !self.session.has_initialized();
+        method != Method::Initialized || !self.session.was_initialized() || is_own
     }
 
     /// The client's answer to a request of the server, with the server's own id.

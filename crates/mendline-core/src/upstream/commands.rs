@@ -26,7 +26,8 @@ impl Upstream {
             UpstreamCommand::Open { client } => {
                 self.clients.open(client);
                 self.link.note_client(cx.now);
-                if self.http.is_none() {
+                // A server that is not redialed by itself waits for a call.
+                if self.http.is_none() && !self.link.waits_for_request() {
                     self.link.open(cx);
                 }
             }

@@ -276,6 +276,7 @@ impl Upstream {
                 self.session.learn(&call.message);
                 if let Some(client) = call.client() {
                     self.clients.learn(client, &call.message);
+                    self.keep_choices(Some(client), &call.message, cx);
                 }
                 self.supersede(&call.message);
             }

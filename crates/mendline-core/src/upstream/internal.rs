@@ -276,6 +276,8 @@ impl Upstream {
             self.session.forget_subscription(request);
         } else if request.method() == Method::ResourcesSubscribe {
             self.notify_updated(request, cx);
+        } else {
+            self.keep_choices(None, request, cx);
         }
         self.restore(cx);
     }

@@ -75,6 +75,11 @@ impl Session {
         self.client == Some(client)
     }
 
+    /// Returns whether `initialized` was sent, or is kept to be sent.
+    pub fn has_initialized(&self) -> bool {
+        self.initialized.is_some()
+    }
+
     /// The last answer to the handshake.
     pub fn answer(&self) -> Option<Message> {
         self.answer.clone()

@@ -8,11 +8,12 @@
 use std::time::Duration;
 
 use mendline_core::{Config, Moment, defaults};
+use mendline_wire::Method;
 
 use super::{Check, is_answer};
 use crate::fact::Fact;
 use crate::machine::{EngineOutput, EventKind};
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, Record};
 
 struct Choice {
     /// Maximum number of redials; `None` without a limit.
@@ -117,7 +118,13 @@ impl Check for RedialLimit {
                 match (*from, *to) {
                     // The detection of the dialect is part of the same dial.
                     ("Up", "Dialing" | "Draining") => {}
-                    (_, "Dialing") => return it.dial(),
+                    (_, "Dialing") => {
+                        // The handshake of a client may have waited for that of another one.
+                        let is_waiting =
+                            |record: &Record| record.upstream == upstream && record.method == Method::Initialize;
+                        it.requested |= oracle.unanswered().any(|(_, record)| is_waiting(record) && record.whole == 0);
+                        return it.dial();
+                    }
                     ("Dialing", "Up") => it.up_since = Some(now),
                     (_, "Up") => {
                         it.redials += u32::from(it.is_down);

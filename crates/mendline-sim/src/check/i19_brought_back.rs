@@ -6,7 +6,8 @@
 //! the current server. The world compares the states after all faults; this check has no time bounds.
 //!
 //! An unconfirmed change may or may not have been made, so it is not checked. A list that could not be read counts as
-//! changed.
+//! changed. Several clients share a session: its level is at least as verbose as that of each, and it has the
+//! subscriptions of all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,15 +35,32 @@ fn is_list(method: Method) -> bool {
     matches!(method, Method::ToolsList | Method::PromptsList | Method::ResourcesList | Method::ResourcesTemplatesList)
 }
 
-fn compare(client: ClientId, expected: &ExpectedState, state: &SessionState, edition: u32) -> Result<(), String> {
+/// Returns how verbose a log level is, from the most verbose; without a level, the server decides.
+fn verbosity(level: Option<&str>) -> usize {
+    let levels = ["debug", "info", "warning", "error"];
+    level.and_then(|level| levels.iter().position(|it| *it == level)).unwrap_or(levels.len())
+}
+
+fn compare(
+    client: ClientId,
+    expected: &ExpectedState,
+    others: &[ExpectedState],
+    state: &SessionState,
+    edition: u32,
+) -> Result<(), String> {
+    let is_served = |level: Option<&str>| match others {
+        [] => level == state.level.as_deref(),
+        _ => verbosity(state.level.as_deref()) <= verbosity(level),
+    };
     if let Some(level) = expected.level()
-        && level != state.level.as_deref()
+        && !is_served(level)
     {
         return Err(format!("client {} set the level {level:?}, but its server has {:?}", client.0, state.level));
     }
     for (uri, wanted) in &expected.subscriptions {
         let known = state.subscriptions.contains(uri);
-        if wanted.is_some_and(|wanted| wanted != known) {
+        let is_of_others = others.iter().any(|other| other.subscriptions.contains_key(uri));
+        if wanted.is_some_and(|wanted| wanted != known && (wanted || !is_of_others)) {
             let state = if known { "has" } else { "has not" };
             return Err(format!(
                 "client {} was last told that its subscription to {uri} is {wanted:?}, and its server {state} it",
@@ -50,7 +68,9 @@ fn compare(client: ClientId, expected: &ExpectedState, state: &SessionState, edi
             ));
         }
     }
-    if let Some(uri) = state.subscriptions.iter().find(|uri| !expected.subscriptions.contains_key(*uri)) {
+    let is_requested =
+        |uri: &&String| others.iter().chain([expected]).any(|expected| expected.subscriptions.contains_key(*uri));
+    if let Some(uri) = state.subscriptions.iter().find(|uri| !is_requested(uri)) {
         return Err(format!("the server of client {} has a subscription to {uri}, which it never requested", client.0));
     }
     match expected.lists.iter().find(|(_, read)| read.edition != edition && !read.stale) {
@@ -117,8 +137,8 @@ impl Check for BroughtBack {
                 }
             }
             Fact::StateCompared { unserved: Some(key), .. } => return Self::unserved(*key, oracle),
-            Fact::StateCompared { client, expected, state: Some(state), edition, .. } => {
-                return compare(*client, expected, state, *edition);
+            Fact::StateCompared { client, expected, others, state: Some(state), edition, .. } => {
+                return compare(*client, expected, others, state, *edition);
             }
             _ => {}
         }
