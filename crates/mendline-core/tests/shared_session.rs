@@ -277,3 +277,32 @@ fn list_change_that_one_client_reads_first_is_announced_to_the_others() {
     assert_eq!(stage.client_reads().expect("a notification")["method"], "notifications/tools/list_changed");
     assert_eq!(stage.reads(OTHER), None, "it has read the new list");
 }
+
+#[test]
+fn choices_of_others_are_kept_when_a_request_is_given_up() {
+    let mut stage = initialized();
+    confirmed(&mut stage, CLIENT, &set_level(2, "info"));
+    confirmed(&mut stage, CLIENT, &subscribe(3, "note:1"));
+    // Both are sent before the server has confirmed what the other client asks for.
+    stage.sends(OTHER, &subscribe(8, "note:1"));
+    stage.server_answers("{}");
+    stage.reads(OTHER).unwrap();
+    stage.sends(OTHER, &set_level(9, "debug"));
+    stage.server_reads().unwrap();
+    stage.input(Input::ClientLost { client: OTHER });
+    assert_eq!(stage.server_reads(), None, "a more verbose level takes nothing from others");
+    let third = ClientId(2);
+    stage.input(Input::ClientOpened { client: third, upstream: NOTES });
+    stage.sends(third, &initialize(1, "three"));
+    stage.reads(third).unwrap();
+    // It crosses the choice of another client.
+    stage.sends(third, &set_level(2, "debug"));
+    let debug = stage.server_reads().unwrap()["id"].clone();
+    stage.client_sends(&set_level(4, "error"));
+    let error = stage.server_reads().unwrap()["id"].clone();
+    for id in [debug, error] {
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    }
+    let restored = stage.server_reads().expect("the more verbose level is set again");
+    assert_eq!((&restored["method"], &restored["params"]["level"]), (&json!("logging/setLevel"), &json!("debug")));
+}

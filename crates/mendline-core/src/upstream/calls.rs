@@ -334,6 +334,7 @@ impl Upstream {
         let Some(call) = self.take(key, cx) else { return };
         let Owner::Client { client, request } = call.owner else { return };
         self.list_missed(&call);
+        self.keep_choices_of_others(&call, cx);
         let outcome = outcome.max(call.worst_outcome);
         let needs_person = self.needs_person(cause);
         let may_repeat = match outcome {

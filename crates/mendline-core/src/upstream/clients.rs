@@ -17,6 +17,7 @@ use super::internal::InternalRequest;
 use crate::cx::Cx;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
+use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::port::{ClientId, LinkId};
 use crate::reason::RefusalReason;
@@ -261,6 +262,15 @@ impl Upstream {
         let Ok(request) = Message::parse(Bytes::from(request.to_string())) else { return };
         self.session.learn(&request);
         self.restore_again(request, cx);
+    }
+
+    /// Keeps the choices of the other clients if a call ended without an answer: the server may have run it.
+    pub(super) fn keep_choices_of_others(&mut self, call: &Call, cx: &mut Cx<'_>) {
+        let may_have_run = matches!(call.state, State::Sent(_)) || call.worst_outcome == Outcome::Unknown;
+        let has_others = self.clients.clients.iter().any(|client| Some(client.id) != call.client());
+        if may_have_run && has_others {
+            self.keep_choices(call.client(), &call.message, cx);
+        }
     }
 
     fn is_handshake_open(&self, matches: impl Fn(ClientId) -> bool) -> bool {

@@ -238,6 +238,7 @@ impl Upstream {
             self.outbox.push_text(text, Method::Cancelled, cx.ledger);
         }
         self.drop_exchange(key, cx);
+        self.keep_choices_of_others(&call, cx);
     }
 
     /// Handles a client that is gone. In the modern era this cancels its calls; in the legacy era it does not.
@@ -254,6 +255,7 @@ impl Upstream {
             }
             let Some(call) = self.take(key, cx) else { continue };
             cx.emit(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });
+            self.keep_choices_of_others(&call, cx);
         }
         self.end_subscriptions(unsubscribed, cx);
     }
