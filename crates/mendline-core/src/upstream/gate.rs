@@ -202,7 +202,11 @@ impl Upstream {
     /// The reason why a call of a tool with limits is rejected, if it is.
     fn rejection_by_tool(&self, tool: &Arc<str>, until: Moment, now: Moment) -> Option<(Cause, Reason)> {
         let (waiting, limits) = (self.waiting_of(tool), &self.gate.tool_limits);
-        if let Some(why) = self.full_queue_of(tool).filter(|_| !limits.admits(tool, self.in_flight_of(tool), now)) {
+        // Calls that were sent can have to wait again, so their places in the queue are taken.
+        let in_flight = self.in_flight_of(tool);
+        let is_at_capacity = limits.capacity(tool).is_some_and(|most| waiting + in_flight >= most);
+        let is_held = is_at_capacity || !limits.admits(tool, in_flight, now);
+        if let Some(why) = self.full_queue_of(tool).filter(|_| is_held) {
             return Some((Cause::Overloaded, why.into()));
         }
         let is_late = limits.slot_after(tool, waiting, now) > until;
