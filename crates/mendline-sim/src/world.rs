@@ -294,13 +294,17 @@ impl World {
     }
 
     /// Compares the state that each client relies on with the state of its server, after all faults.
-    pub fn compare_state(&mut self) {
+    /// `reads_lists` returns whether the engine reads the lists of an upstream again on its own.
+    pub fn compare_state(&mut self, reads_lists: impl Fn(&World, usize) -> bool) {
         for index in 0..self.clients.len() {
             let Client { id, upstream, state, .. } = self.clients[index];
             if state != ClientState::Ready || self.clients[index].probe != Probe::Done {
                 continue;
             }
-            let expected = self.clients[index].expected.clone();
+            let mut expected = self.clients[index].expected.clone();
+            if !reads_lists(self, upstream) {
+                expected.lists.clear();
+            }
             let state = self.server_of(upstream).map(|server| (server.state.clone(), server.edition()));
             let unserved = self.unserved(upstream, id);
             let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
