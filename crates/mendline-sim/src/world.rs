@@ -33,7 +33,7 @@ use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, EngineKind, Machine};
-use crate::oracle::{Key, Oracle, Terms};
+use crate::oracle::{Key, Oracle, Record, Terms};
 use crate::rng::Rng;
 use crate::server::{Era, Server};
 use crate::site::{HttpServerKind, Origin};
@@ -346,6 +346,12 @@ impl World {
         };
         let open = self.oracle.unanswered().filter(|(_, record)| record.client == client);
         let listens = open.filter(|(_, record)| record.method == Method::SubscriptionsListen && !record.twin);
+        // A new subscription may wait for the rate limit, like every call.
+        let waits = |record: &Record| {
+            let until = record.arrived.zip(record.terms).map(|(arrived, terms)| arrived + terms.recovery);
+            record.whole == 0 && until.is_some_and(|until| self.clock.now() < until)
+        };
+        let listens = listens.filter(|(_, record)| !waits(record));
         listens.map(|(key, _)| key).find(|key| !is_served(*key))
     }
 
