@@ -202,11 +202,7 @@ impl Upstream {
     /// The reason why a call of a tool with limits is rejected, if it is.
     fn rejection_by_tool(&self, tool: &Arc<str>, until: Moment, now: Moment) -> Option<(Cause, Reason)> {
         let (waiting, limits) = (self.waiting_of(tool), &self.gate.tool_limits);
-        // Calls that were sent can have to wait again, so their places in the queue are taken.
-        let in_flight = self.in_flight_of(tool);
-        let is_at_capacity = limits.capacity(tool).is_some_and(|most| waiting + in_flight >= most);
-        let is_held = is_at_capacity || !limits.admits(tool, in_flight, now);
-        if let Some(why) = self.full_queue_of(tool).filter(|_| is_held) {
+        if let Some(why) = self.full_queue_of(tool).filter(|_| !limits.admits(tool, self.in_flight_of(tool), now)) {
             return Some((Cause::Overloaded, why.into()));
         }
         let is_late = limits.slot_after(tool, waiting, now) > until;
@@ -217,6 +213,14 @@ impl Upstream {
     pub(super) fn full_queue_of(&self, tool: &Arc<str>) -> Option<RefusalReason> {
         let limit = self.gate.tool_limits.waiting(tool).filter(|most| self.waiting_of(tool) >= *most)?;
         Some(RefusalReason::ToolQueueFull { limit })
+    }
+
+    /// Returns whether a tool has a place for another call. A call in flight can have to wait again, so its place in the
+    /// queue is taken.
+    pub(super) fn has_place(&self, tool: &Arc<str>, now: Moment) -> bool {
+        let (in_flight, limits) = (self.in_flight_of(tool), &self.gate.tool_limits);
+        let is_at_capacity = limits.capacity(tool).is_some_and(|most| self.waiting_of(tool) + in_flight >= most);
+        limits.admits(tool, in_flight, now) && !is_at_capacity
     }
 
     /// The retry hint for this cause.
