@@ -274,6 +274,21 @@ fn waiting_calls_of_one_tool_are_limited() {
 }
 
 #[test]
+fn calls_of_one_tool_that_wait_for_retry_are_limited() {
+    let effect = Some(Effect::Read);
+    let mut stage = with_tool(ToolPolicy { effect, in_flight: Some(1), waiting: Some(1), ..ToolPolicy::default() });
+    for id in ["1", "2"] {
+        stage.client_sends(&call(id, "slow"));
+        let seen = stage.server_reads().expect("a place is free");
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"#, seen["id"]));
+        assert_eq!(stage.client_reads(), None, "it waits for its next attempt");
+    }
+    stage.client_sends(&call("3", "slow"));
+    let rejected = stage.client_reads().expect("the limits of both are reached");
+    assert_eq!((&rejected["id"], cause(&rejected)), (&json!(3), "overloaded"));
+}
+
+#[test]
 fn waiting_calls_of_one_tool_are_limited_while_server_is_away() {
     let mut stage = with_tool(ToolPolicy { waiting: Some(2), ..ToolPolicy::default() });
     stage.die(stage.written);

@@ -519,6 +519,21 @@ fn probe_answered_with_retyped_id_over_sse_ends_outage() {
 }
 
 #[test]
+fn suspect_server_is_not_probed_beside_its_new_sse_stream() {
+    let (mut stage, sse) = over_sse();
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.page(&seen, 500);
+    stage.end(sse, ExchangeEnd::Cut(CutReason::Reset));
+    stage.advance(defaults::PROBE_PAUSE * 2);
+    let sse = stage.next_sent();
+    assert_eq!(sse.ask.verb, Verb::Get);
+    endpoint(&mut stage, sse.id, "/messages?s=2");
+    assert_eq!(stage.next_sent().method(), "initialize", "the handshake is first");
+    assert!(stage.seen.is_empty(), "nothing overtakes it");
+}
+
+#[test]
 fn overloaded_handshake_over_sse_is_repeated_on_a_new_stream() {
     for (status, is_new) in [(503, true), (429, false)] {
         let mut stage = Stage::with(Dialect::Sse, |notes| notes.catalogue.startup = Startup::Wait);

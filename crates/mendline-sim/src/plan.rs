@@ -422,6 +422,7 @@ fn choose_tool_policies(upstream: &mut UpstreamConfig, pair: &mut Pair, rng: &mu
             Some(Some(Breaker { failures: 2, open_for: OpenFor::Exactly(second), ..usual })),
         ]);
     }
+    pair.host.limits_tools = upstream.tools.values().any(|tool| tool.in_flight.is_some());
     for status in [403, 409, 500, 502, 504] {
         if rng.percent(40) {
             let rule = *rng.pick(&[OnError::Never, OnError::Reads, OnError::Always]);
@@ -469,6 +470,7 @@ fn pair(upstream: &UpstreamConfig, has_no_faults: bool, fault_phase: Duration, r
         pull_ahead: *rng.pick(&[0, 0, 500, 8_192]),
         latency: *rng.pick(&[(0, 0), (0, 1), (0, 5)]),
         call_slots: upstream.limits.in_flight + upstream.limits.waiting,
+        limits_tools: false,
         site: None,
         rng: rng.fork(3),
     };

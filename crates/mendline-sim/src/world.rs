@@ -33,7 +33,7 @@ use crate::exchange::Exchange;
 use crate::fact::Fact;
 use crate::journal::Journal;
 use crate::machine::{self, EngineKind, Machine};
-use crate::oracle::{Key, Oracle, Terms};
+use crate::oracle::{Key, Oracle, Record, Terms};
 use crate::plan::Guest;
 use crate::rng::Rng;
 use crate::server::{Era, Server};
@@ -321,13 +321,17 @@ impl World {
     }
 
     /// Compares the state that each client relies on with the state of its server, after all faults.
-    pub fn compare_state(&mut self) {
+    /// `reads_lists` returns whether the engine reads the lists of an upstream again on its own.
+    pub fn compare_state(&mut self, reads_lists: impl Fn(&World, usize) -> bool) {
         for index in 0..self.clients.len() {
             let Client { id, upstream, state, .. } = self.clients[index];
             if state != ClientState::Ready || self.clients[index].probe != Probe::Done {
                 continue;
             }
-            let expected = self.clients[index].expected.clone();
+            let mut expected = self.clients[index].expected.clone();
+            if !reads_lists(self, upstream) {
+                expected.lists.clear();
+            }
             let state = self.server_of(upstream).map(|server| (server.state.clone(), server.edition()));
             let unserved = self.unserved(upstream, id);
             let (state, edition) = state.map_or((None, 0), |(state, edition)| (Some(state), edition));
@@ -372,6 +376,12 @@ impl World {
         };
         let open = self.oracle.unanswered().filter(|(_, record)| record.client == client);
         let listens = open.filter(|(_, record)| record.method == Method::SubscriptionsListen && !record.twin);
+        // A new subscription may wait for the rate limit, like every call.
+        let waits = |record: &Record| {
+            let until = record.arrived.zip(record.terms).map(|(arrived, terms)| arrived + terms.recovery);
+            record.whole == 0 && until.is_some_and(|until| self.clock.now() < until)
+        };
+        let listens = listens.filter(|(_, record)| !waits(record));
         listens.map(|(key, _)| key).find(|key| !is_served(*key))
     }
 

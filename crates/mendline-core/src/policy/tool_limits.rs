@@ -87,6 +87,12 @@ impl ToolLimits {
         self.tools.get(tool)?.policy.waiting
     }
 
+    /// The limit of its calls in flight and waiting calls together, if both are limited.
+    pub fn capacity(&self, tool: &str) -> Option<usize> {
+        let policy = &self.tools.get(tool)?.policy;
+        Some(policy.in_flight?.saturating_add(policy.waiting?))
+    }
+
     /// Returns the reason why its calls wait for their rate limit, if they have one.
     pub fn rate_reason(&self, tool: &str) -> Option<RefusalReason> {
         self.rate_of(tool).map(Limit::reason)

@@ -104,8 +104,7 @@ impl Upstream {
         }
         let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
         let limited_tool = self.gate.tool_limits.of(&message);
-        let tool_admits =
-            limited_tool.as_ref().is_none_or(|it| self.gate.tool_limits.admits(it, self.in_flight_of(it), cx.now));
+        let tool_admits = limited_tool.as_ref().is_none_or(|it| self.has_place(it, cx.now));
         let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
         let may_go =
             is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now) && tool_admits && !probes_first;

@@ -215,6 +215,14 @@ impl Upstream {
         Some(RefusalReason::ToolQueueFull { limit })
     }
 
+    /// Returns whether a tool has a place for another call. A call in flight can have to wait again, so its place in the
+    /// queue is taken.
+    pub(super) fn has_place(&self, tool: &Arc<str>, now: Moment) -> bool {
+        let (in_flight, limits) = (self.in_flight_of(tool), &self.gate.tool_limits);
+        let is_at_capacity = limits.capacity(tool).is_some_and(|most| self.waiting_of(tool) + in_flight >= most);
+        limits.admits(tool, in_flight, now) && !is_at_capacity
+    }
+
     /// The retry hint for this cause.
     pub(super) fn retry_hint(&self, cause: Cause, message: &Message, now: Moment) -> Option<Duration> {
         let moment = Duration::from_secs(1);

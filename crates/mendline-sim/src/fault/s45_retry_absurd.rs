@@ -16,7 +16,8 @@ impl Fault for RetryAbsurd {
 
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         // A response that waits for a minute keeps its call slot; with few slots the recovery would be late.
-        let retry = if world.hosts[at].call_slots > 1_000 { *world.rng.pick(&[0, 1_000_000_000]) } else { 0 };
+        let has_many_slots = world.hosts[at].call_slots > 1_000 && !world.hosts[at].limits_tools;
+        let retry = if has_many_slots { *world.rng.pick(&[0, 1_000_000_000]) } else { 0 };
         if let Some(site) = &mut world.hosts[at].site {
             site.faults.retry = Some(retry);
             site.faults.polls = true;

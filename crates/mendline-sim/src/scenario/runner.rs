@@ -188,6 +188,7 @@ impl Runner {
             pull_ahead: 0,
             latency: (0, 0),
             call_slots,
+            limits_tools: false,
             site: over_http.then_some(site),
             rng,
         });

@@ -42,6 +42,8 @@ pub struct Host {
     pub latency: (u64, u64),
     /// Maximum number of calls, in flight and waiting.
     pub call_slots: usize,
+    /// A tool has its own limit of calls in flight.
+    pub limits_tools: bool,
     /// The HTTP server, if it is not a child.
     pub site: Option<Site>,
     /// Its random number generator.

@@ -76,6 +76,8 @@ impl Upstream {
         self.availability.timer = None;
         match self.availability.condition {
             Condition::Suspect if self.gate.is_paused(cx.now) => self.schedule_probe(cx),
+            // The link was lost meanwhile; its next dial probes the server.
+            Condition::Suspect if self.is_probed_by_link() => self.note_away(cx),
             // A new handshake, or the ping that confirms the loss of the session, is a probe by itself.
             Condition::Suspect if self.runs(InternalRequest::Handshake) || self.runs(InternalRequest::Confirm) => {
                 self.availability.timer = cx.wake_in(defaults::PROBE_PAUSE, Alarm::Availability(self.id));
