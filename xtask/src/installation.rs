@@ -50,7 +50,8 @@ pub(crate) fn npm(from: &Path, folder: &Path) -> Result<(), String> {
 /// Creates a virtual environment with the packages of this lock file.
 pub(crate) fn pip(lock: &Path, folder: &Path) -> Result<(), String> {
     CommandLine::new("python3", &["-m", "venv", &folder.to_string_lossy()]).run()?;
-    let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes"];
+    // A lock file names every package, so nothing is resolved.
+    let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"];
     let lock = lock.to_string_lossy();
     let args: Vec<&str> = quiet.into_iter().chain(["--requirement", &lock]).collect();
     CommandLine::new(folder.join("bin/python"), &args).run()

@@ -360,7 +360,7 @@ pub enum Event {
         tool: Option<ToolName>,
         silent_for: Duration,
     },
-    /// Progress came for a call that was reported as silent.
+    /// A byte about a call came that was reported as silent.
     SilenceEnded {
         upstream: UpstreamId,
         call: u64,

@@ -755,3 +755,32 @@ fn r20_bare_429_is_logged_as_overload() {
         assert!(line.contains(words), "{line}");
     }
 }
+
+/// A restarted server that refuses an unknown session with an error that names no request, as the SDK for TypeScript does.
+#[test]
+fn server_that_refuses_lost_session_without_id_is_initialized_again() {
+    for (status, id) in [(400, ""), (400, r#","id":null"#), (404, "")] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(&read(1));
+        stage.refuse_connection();
+        let error = r#"{"code":-32000,"message":"Bad Request: No valid session ID provided"}"#;
+        let answers = stage.run(Duration::from_secs(10), |stage, seen| {
+            if seen.ask.verb == Verb::Post && seen.header("mcp-session-id") == Some("s1") {
+                stage.status(seen.id, status, Content::Json, None);
+                stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","error":{error}{id}}}"#));
+                stage.end(seen.id, ExchangeEnd::Complete);
+            } else if seen.ask.verb == Verb::Post && seen.method() == "initialize" {
+                stage.status(seen.id, 200, Content::Json, Some("s2"));
+                let result = r#"{"protocolVersion":"2025-11-25"}"#;
+                let id = &seen.json()["id"];
+                stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#));
+                stage.end(seen.id, ExchangeEnd::Complete);
+            } else {
+                stage.serve(seen);
+            }
+        });
+        let answered: Vec<_> =
+            answers.iter().map(|(_, answer)| (&answer["id"], answer["result"].is_object())).collect();
+        assert_eq!(answered, [(&Value::from(1), true)], "{status} {id}");
+    }
+}

@@ -52,7 +52,7 @@ impl fmt::Display for Event {
             Event::CallSilent { call, tool, silent_for, .. } => {
                 write!(f, "{}: silent for {}", CallAndTool(*call, tool), Short(*silent_for))
             }
-            Event::SilenceEnded { call, tool, .. } => write!(f, "{}: progress after silence", CallAndTool(*call, tool)),
+            Event::SilenceEnded { call, tool, .. } => write!(f, "{}: not silent any more", CallAndTool(*call, tool)),
             Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),

@@ -104,6 +104,7 @@ async fn r23_compressed_event_is_read_at_once() {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\n\r\n";
     server.answer([head.as_bytes(), GZIP_HEAD].concat()).await;
     assert_eq!(line(&stage.next().await), "head 200 Events");
+    assert_eq!(line(&stage.next().await), "bytes", "the header of the compression");
     let mut compressor = CompressorOxide::new(create_comp_flags_from_zip_params(6, -15, 0));
     for number in 0..3 {
         let event = Bytes::from(format!("data: {number}\n\n"));

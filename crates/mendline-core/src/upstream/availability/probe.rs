@@ -160,6 +160,8 @@ impl Upstream {
     pub(in crate::upstream) fn probe_ended(&mut self, verdict: Verdict, exchange: &Exchange, cx: &mut Cx<'_>) {
         let sign = match sign(&verdict, exchange) {
             Sign::Failed if exchange.status == Some(403) => Sign::LoginRequired,
+            // A server may refuse an unknown session with an error that names no request.
+            Sign::Answered if matches!(exchange.status, Some(400 | 404)) => Sign::Unknown,
             sign => sign,
         };
         if self.availability.condition == Condition::Available {
@@ -193,6 +195,7 @@ impl Upstream {
             }
             Sign::Overloaded => self.probe_overloaded(cx),
             Sign::Unknown => self.probe_refused(why, cx),
+            Sign::Answered => self.came_back(cx),
             _ => self.away(why, cx),
         }
     }
