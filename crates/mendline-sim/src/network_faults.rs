@@ -152,8 +152,8 @@ pub struct NetworkFaults {
     pub injected: Option<(InjectedResponse, u64)>,
     /// The injected response is for calls of this tool only.
     pub injected_tool: Option<&'static str>,
-    /// The reply for a lost session.
-    pub session_lost_reply: SessionLostReply,
+    /// The reply for a lost session, if it is not the usual one of the server.
+    pub session_lost_reply: Option<SessionLostReply>,
     /// GET is answered with 405.
     pub no_get: bool,
     /// An SSE stream opens without an `endpoint` event.

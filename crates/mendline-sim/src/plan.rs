@@ -21,7 +21,7 @@ use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
 use crate::catalogue::CachedCatalogue;
 use crate::client::Workload;
 use crate::fault::{self, Fault};
-use crate::network_faults::NetworkFaults;
+use crate::network_faults::{NetworkFaults, SessionLostReply};
 use crate::rng::Rng;
 use crate::server::{Era, ServerProfile};
 use crate::server_faults::ServerFaults;
@@ -500,6 +500,11 @@ fn move_to_http(upstream: &mut UpstreamConfig, pair: &mut Pair, has_no_faults: b
         events: *rng.pick(&[0, 50, 100, 100]),
         names: rng.percent(60),
         polls: *rng.pick(&[0, 0, 0, 30]),
+        session_lost_reply: if rng.fork(404).percent(40) {
+            SessionLostReply::BadRequest
+        } else {
+            SessionLostReply::NotFound
+        },
         comments: false,
         has_notice_stream: rng.percent(70),
         connect: *rng.pick(&[(0, 0), (0, 3), (1, 30)]),

@@ -168,6 +168,10 @@ fn wait_for_breakers_and_pauses(world: &mut World, plan: &Plan, until: Moment) {
             // Earlier calls are sent first.
             until = until.max(world.clock.now() + config.timeouts.recovery);
         }
+        if is_probing(&world.clients[index]) && world.flows(upstream) && world.is_shared(upstream) {
+            // The breaker has closed for another client; this one repeats its call every half second.
+            until = until.max(world.clock.now() + Duration::from_secs(1));
+        }
         if is_probing(&world.clients[index]) && !world.flows(upstream) {
             let policies = config.tools.values().filter_map(|tool| tool.breaker.flatten()).chain(config.breaker);
             let open_for = policies.map(|policy| match policy.open_for {

@@ -14,7 +14,7 @@ use mendline_core::port::ExchangeId;
 use mendline_wire::SseEvent;
 
 use crate::exchange::PendingRequest;
-use crate::network_faults::NetworkFaults;
+use crate::network_faults::{NetworkFaults, SessionLostReply};
 use crate::oracle::Key;
 use crate::server::Server;
 
@@ -44,6 +44,8 @@ pub struct Site {
     pub names: bool,
     /// Percentage of resumable responses that are closed early, to be resumed.
     pub polls: u64,
+    /// Its usual reply for a lost session.
+    pub session_lost_reply: SessionLostReply,
     /// It sends comments in responses with events while the call runs.
     pub comments: bool,
     /// It offers a stream for notifications.
@@ -55,6 +57,11 @@ pub struct Site {
 }
 
 impl Site {
+    /// Its reply for a lost session.
+    pub fn session_lost_reply(&self) -> SessionLostReply {
+        self.faults.session_lost_reply.unwrap_or(self.session_lost_reply)
+    }
+
     /// Gives a server of the legacy era sessions.
     pub fn keep_sessions(&mut self) {
         if self.kind != HttpServerKind::Modern {

@@ -297,6 +297,11 @@ impl World {
         self.clock.after(Duration::from_millis(1), Due::ClientActs(id));
     }
 
+    /// Returns whether several clients use this upstream.
+    pub fn is_shared(&self, upstream: usize) -> bool {
+        self.clients.iter().filter(|client| client.upstream == upstream).count() > 1
+    }
+
     /// Connects a further client, and plans its leave.
     fn guest_connects(&mut self, index: usize) {
         let guest = self.guests[index].clone();

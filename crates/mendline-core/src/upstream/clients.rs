@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
-use super::internal::InternalRequest;
+use super::internal::{InternalRequest, subject};
 use crate::cx::Cx;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
@@ -262,6 +262,17 @@ impl Upstream {
         let Ok(request) = Message::parse(Bytes::from(request.to_string())) else { return };
         self.session.learn(&request);
         self.restore_again(request, cx);
+    }
+
+    /// Returns whether a choice of another client about the same is in flight: the server may handle them in any order,
+    /// so this one waits.
+    pub(super) fn crosses_choice(&self, client: ClientId, request: &Message) -> bool {
+        let is_out = |call: &Call| !matches!(call.state, State::Waiting { .. }) && call.client() != Some(client);
+        self.clients.are_several()
+            && self.is_state(request)
+            && self.calls.iter().any(|(_, call)| {
+                is_out(call) && self.is_state(&call.message) && subject(&call.message) == subject(request)
+            })
     }
 
     /// Keeps the choices of the other clients if a call ended without an answer: the server may have run it.

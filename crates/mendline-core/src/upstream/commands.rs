@@ -106,8 +106,12 @@ impl Upstream {
         let limited_tool = self.gate.tool_limits.of(&message);
         let tool_admits = limited_tool.as_ref().is_none_or(|it| self.has_place(it, cx.now));
         let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
-        let may_go =
-            is_free && !self.waits_for_restore(&message) && self.gate.is_open(cx.now) && tool_admits && !probes_first;
+        let may_go = is_free
+            && !self.waits_for_restore(&message)
+            && !self.crosses_choice(client, &message)
+            && self.gate.is_open(cx.now)
+            && tool_admits
+            && !probes_first;
         // A call waits for other reasons, too: the server may be away.
         if let Some(why) = limited_tool.as_ref().and_then(|it| self.full_queue_of(it)).filter(|_| !may_go) {
             return self.reject(client, request, &message, Cause::Overloaded, why.into(), cx);
@@ -251,6 +255,9 @@ impl Upstream {
             if matches!(call.state, State::Sent(_)) && meta::is_modern(&call.message) {
                 self.cancel_upstream(key, "the client has gone", cx);
                 self.drop_exchange(key, cx);
+            } else if let Some(call) = self.calls.get_mut(key) {
+                // Neither of its attempts is cancelled.
+                call.first_try = None;
             }
             let Some(call) = self.take(key, cx) else { continue };
             cx.emit(Event::CallAbandoned { upstream: self.id, call: call.name, was_out: call.is_out });

@@ -231,7 +231,7 @@ impl Upstream {
     }
 
     /// Returns whether a request sets state in the server: the log level or a subscription.
-    fn is_state(&self, call: &Message) -> bool {
+    pub(super) fn is_state(&self, call: &Message) -> bool {
         let is_kept = matches!(
             call.method(),
             Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
@@ -284,6 +284,6 @@ impl Upstream {
 }
 
 /// The subject of a request: the log level or a resource.
-fn subject(call: &Message) -> Option<String> {
+pub(super) fn subject(call: &Message) -> Option<String> {
     call.get_str(&["uri"]).map(std::borrow::Cow::into_owned)
 }

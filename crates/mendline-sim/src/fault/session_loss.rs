@@ -9,7 +9,7 @@ use crate::world::World;
 /// Begins to lose sessions, with this reply.
 pub(super) fn begin(world: &mut World, at: usize, session_lost_reply: SessionLostReply) -> Option<Duration> {
     if let Some(site) = &mut world.hosts[at].site {
-        site.faults.session_lost_reply = session_lost_reply;
+        site.faults.session_lost_reply = Some(session_lost_reply);
     }
     repeat(world, at)
 }

@@ -38,7 +38,7 @@ use crate::clock::Ending;
 use crate::fault;
 use crate::journal::Journal;
 use crate::machine::EngineKind;
-use crate::network_faults::{InjectedResponse, NetworkFaults};
+use crate::network_faults::{InjectedResponse, NetworkFaults, SessionLostReply};
 use crate::oracle::{Effect, Key};
 use crate::rng::Rng;
 use crate::server::{Era, ServerProfile};
@@ -138,6 +138,7 @@ impl Runner {
             events: 0,
             names: false,
             polls: 0,
+            session_lost_reply: SessionLostReply::NotFound,
             comments: false,
             has_notice_stream: true,
             connect: (1, 1),

@@ -230,7 +230,7 @@ impl World {
                 self.check_version(upstream, conversation, &pending);
                 self.deliver(upstream, conversation, pending, site);
             }
-            None => self.reply_session_lost(upstream, &pending, site.faults.session_lost_reply),
+            None => self.reply_session_lost(upstream, &pending, site.session_lost_reply()),
         }
     }
 

@@ -116,7 +116,7 @@ impl World {
             return self.answer_status(Some(exchange), 400);
         };
         let Some(number) = self.origins[upstream].of_session(session) else {
-            return self.reply_session_lost(upstream, pending, site.faults.session_lost_reply);
+            return self.reply_session_lost(upstream, pending, site.session_lost_reply());
         };
         let resumed = pending.request.header(headers::LAST_EVENT_ID).map(site::read_event_name);
         // A client that resumes the answer to `initialize` does not know the negotiated version yet.
