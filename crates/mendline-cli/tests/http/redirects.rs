@@ -55,7 +55,8 @@ fn i13_endpoint_at_other_origin_is_refused_and_sends_nothing() {
     let mut client: Client = run(&site.sse_url(), &options, &[]);
     client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
     let error = client.answer("init")["error"].clone();
-    assert_eq!(error["data"]["outcome"], "not_sent", "{error}");
+    // The POST that detects the transport was refused.
+    assert_eq!(error["data"]["outcome"], "refused", "{error}");
     assert!(error["message"].as_str().unwrap().contains("where nothing may be sent"), "{error}");
     let counts = site.counts();
     assert_eq!(counts.elsewhere, vec![]);

@@ -274,9 +274,11 @@ impl Upstream {
         self.gate.note_waits(call.name);
         let (method, tool, most) =
             (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts + call.uncounted);
-        call.last_failure = Some(why.clone()).filter(|why| *why != Reason::Loss(LossReason::TryingSse));
+        // The detection of the transport is no failure, and the next request no second attempt.
+        let is_detection = why == Reason::Loss(LossReason::TryingSse);
+        call.last_failure = Some(why.clone()).filter(|_| !is_detection);
         let (name, attempt) = (call.name, call.attempts + 1);
-        if outcome == Outcome::NotSent {
+        if outcome == Outcome::NotSent || is_detection {
             call.emit_return(self.id, cx);
         } else {
             let was_out = std::mem::take(&mut call.is_out);
