@@ -48,7 +48,7 @@ const SILENCE: u64 = 436;
 const TOOL_POLICIES: u64 = 637;
 
 /// The label of the generator for further clients. With this value the seeds of the regressions have none.
-const GUESTS: u64 = 700;
+const GUESTS: u64 = 701;
 
 /// The end of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,8 +83,11 @@ impl Upstream {
                 _ => true,
             };
             let may_go = has_slot || call.is_some_and(Call::is_subscription);
-            let is_crossing =
-                |call: &Call| call.client().is_some_and(|client| self.crosses_choice(client, &call.message));
+            let is_crossing = |call: &Call| {
+                call.client().is_some_and(|client| {
+                    self.crosses_choice(client, &call.message) || self.crosses_handshake(client, &call.message)
+                })
+            };
             let is_held = call.is_some_and(|call| self.waits_for_restore(&call.message) || is_crossing(call));
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));

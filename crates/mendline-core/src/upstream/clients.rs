@@ -18,7 +18,6 @@ use crate::cx::Cx;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
-use crate::moment::Moment;
 use crate::port::{ClientId, LinkId};
 use crate::reason::RefusalReason;
 use crate::slab::Key;
@@ -56,20 +55,10 @@ struct Client {
     subscriptions: BTreeSet<String>,
 }
 
-/// The handshake of a client that waits for that of another one.
-#[derive(Debug)]
-struct Joined {
-    client: ClientId,
-    request: Key,
-    message: Message,
-    arrived: Moment,
-}
-
 /// The clients, oldest first.
 #[derive(Debug, Default)]
 pub struct Clients {
     clients: Vec<Client>,
-    joined: Vec<Joined>,
 }
 
 impl Clients {
@@ -79,7 +68,6 @@ impl Clients {
 
     /// Removes a client. Returns the subscriptions that no other client has.
     pub fn close(&mut self, id: ClientId) -> Vec<String> {
-        self.joined.retain(|joined| joined.client != id);
         let Some(index) = self.clients.iter().position(|client| client.id == id) else { return Vec::new() };
         let gone = self.clients.remove(index);
         gone.subscriptions.into_iter().filter(|uri| !self.any_subscribes(uri)).collect()
@@ -193,7 +181,7 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) -> bool {
         match message.method() {
-            Method::Initialize => self.join_session(client, request, message, cx),
+            Method::Initialize => self.join_session(client, request, cx),
             Method::LoggingSetLevel | Method::ResourcesUnsubscribe
                 if self.clients.are_several() && self.clients.makes_unnecessary(client, message) =>
             {
@@ -208,20 +196,28 @@ impl Upstream {
         }
     }
 
-    /// Answers the handshake of another client than that of the session, or lets it wait for the answer.
-    fn join_session(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
+    /// Answers the handshake of another client than that of the session.
+    fn join_session(&mut self, client: ClientId, request: Key, cx: &mut Cx<'_>) -> bool {
+        let Some(answer) = self.answer_for(client) else { return false };
+        self.complete_handshake(cx);
+        self.send_answer_of_session(client, request, answer, Method::Initialize, cx);
+        true
+    }
+
+    /// The answer of the session to the handshake of another client.
+    fn answer_for(&self, client: ClientId) -> Option<Message> {
         if self.session.was_initialized() && !self.session.is_of(client) {
-            let Some(answer) = self.session.answer() else { return false };
-            self.complete_handshake(cx);
-            self.send_answer_of_session(client, request, answer, Method::Initialize, cx);
-            return true;
+            return self.session.answer();
         }
-        let is_begun = self.is_handshake_open(|other| other != client);
-        if is_begun {
-            let (message, arrived) = (message.clone(), cx.now);
-            self.clients.joined.push(Joined { client, request, message, arrived });
-        }
-        is_begun
+        None
+    }
+
+    /// Returns whether this is a handshake, and that of another client is in flight: it waits for the answer.
+    pub(super) fn crosses_handshake(&self, client: ClientId, request: &Message) -> bool {
+        let is_out = |call: &Call| call.method() == Method::Initialize && !matches!(call.state, State::Waiting { .. });
+        request.method() == Method::Initialize
+            && self.clients.are_several()
+            && self.calls.iter().any(|(_, call)| is_out(call) && call.client().is_some_and(|other| other != client))
     }
 
     /// Sends `initialized` for the client of the session, which has not sent it yet: the next one may call at once.
@@ -284,10 +280,6 @@ impl Upstream {
         }
     }
 
-    fn is_handshake_open(&self, matches: impl Fn(ClientId) -> bool) -> bool {
-        self.calls.iter().any(|(_, call)| call.method() == Method::Initialize && call.client().is_some_and(&matches))
-    }
-
     fn send_answer_of_session(
         &mut self,
         client: ClientId,
@@ -300,30 +292,24 @@ impl Upstream {
         cx.send_to_client(client, ClientEvent::Answer { request, message });
     }
 
-    /// Answers the handshakes that waited for that of another client. If that one failed, the next begins.
+    /// Answers the handshakes that have waited for that of another client.
     pub(super) fn answer_joined(&mut self, cx: &mut Cx<'_>) {
-        while !self.clients.joined.is_empty() && !self.is_handshake_open(|_| true) {
-            let Joined { client, request, message, arrived } = self.clients.joined.remove(0);
-            self.accept(client, request, message, cx);
-            // Its deadline counts from its arrival.
-            let owner = Owner::Client { client, request };
-            let accepted = self.calls.iter().find(|(_, call)| call.owner == owner).map(|(key, _)| key);
-            if let Some(key) = accepted
-                && let Some(call) = self.calls.get_mut(key)
-            {
-                (call.arrived, call.renewed) = (arrived, arrived);
-                self.disarm(key, cx);
-                self.arm(key, cx);
-            }
+        if !self.clients.are_several() || !self.session.was_initialized() {
+            return;
         }
-    }
-
-    /// Drops the waiting handshake of this request. Returns whether there was one.
-    pub(super) fn drop_joined(&mut self, request: Key, client: ClientId) -> bool {
-        let is_it = |joined: &Joined| joined.client == client && joined.request == request;
-        let before = self.clients.joined.len();
-        self.clients.joined.retain(|joined| !is_it(joined));
-        self.clients.joined.len() < before
+        let is_joined = |call: &Call| call.method() == Method::Initialize && call.client().is_some();
+        let joined: Vec<Key> = self.calls.waiting().filter(|(_, call)| is_joined(call)).map(|(key, _)| key).collect();
+        for key in joined {
+            let owner = self.calls.get(key).map(|call| call.owner);
+            let Some(Owner::Client { client, request }) = owner else { continue };
+            if self.answer_for(client).is_none() {
+                continue;
+            }
+            let Some(call) = self.take(key, cx) else { continue };
+            let (took, was_out, method) = (cx.now.since(call.arrived), call.is_out, call.method());
+            cx.emit(Event::ProvisionalAnswer { upstream: self.id, call: call.name, method, was_out, took });
+            self.join_session(client, request, cx);
+        }
     }
 
     /// Ends the subscriptions that only a gone client had.

@@ -106,9 +106,10 @@ impl Upstream {
         let limited_tool = self.gate.tool_limits.of(&message);
         let tool_admits = limited_tool.as_ref().is_none_or(|it| self.has_place(it, cx.now));
         let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
+        let crosses = self.crosses_choice(client, &message) || self.crosses_handshake(client, &message);
         let may_go = is_free
             && !self.waits_for_restore(&message)
-            && !self.crosses_choice(client, &message)
+            && !crosses
             && self.gate.is_open(cx.now)
             && tool_admits
             && !probes_first;
@@ -225,9 +226,6 @@ impl Upstream {
     }
 
     fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, cx: &mut Cx<'_>) {
-        if self.drop_joined(request, client) {
-            return;
-        }
         let owner = Owner::Client { client, request };
         let Some((key, _)) = self.calls.iter().find(|(_, call)| call.owner == owner) else { return };
         self.revert_unreached(key);

@@ -7,6 +7,7 @@
 //! incident can affect many calls. Per upstream their number may not exceed a tenth of the calls, plus 10, plus one per
 //! six seconds; the time in which the machine was suspended counts, because the clock of the engine includes it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mendline_core::config::Transport;
@@ -26,6 +27,9 @@ struct Traffic {
     is_new: bool,
     /// An unreadable answer leads to a verdict about the server.
     over_http: bool,
+    /// The calls that were reported as silent, and the time at which one of them was last counted.
+    silent: BTreeSet<u64>,
+    silence: Option<Moment>,
 }
 
 /// Counters per upstream.
@@ -57,6 +61,14 @@ impl BoundedAttempts {
             EventKind::Verdict | EventKind::Moved("Up" | "Draining", "Waiting" | "Parked" | "Idle") => {
                 traffic.is_new = true;
             }
+            EventKind::Silent(call) => {
+                traffic.silent.insert(*call);
+            }
+            // Calls that become silent within one limit of silence are one incident.
+            EventKind::Retried(call, _)
+                if reason == Some("timed_out")
+                    && traffic.silent.remove(call)
+                    && traffic.silence.is_some_and(|last| now - last < defaults::SILENCE) => {}
             // Refused calls are sent again once, and pauses pace them.
             EventKind::Retried(..) if matches!(reason, Some("session_lost")) => {}
             EventKind::Retried(_, own)
@@ -64,6 +76,9 @@ impl BoundedAttempts {
                     || std::mem::take(&mut traffic.is_new) =>
             {
                 traffic.incidents += 1;
+                if reason == Some("timed_out") {
+                    traffic.silence = Some(now);
+                }
                 let grown = (now.since(Moment::ZERO) + self.slept).as_secs() / Duration::from_secs(6).as_secs();
                 let allowed = traffic.calls / 10 + 11 + grown;
                 if traffic.incidents > allowed {

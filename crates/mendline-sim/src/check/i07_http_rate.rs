@@ -105,6 +105,8 @@ pub(super) struct HttpRate {
     carries: BTreeMap<ExchangeId, (usize, u32, u32)>,
     /// Number of resumptions of a response since its last message.
     resumed: BTreeMap<(usize, u32, u32), u32>,
+    /// The engine ends: messages that were queued before are still sent.
+    stopping: bool,
 }
 
 impl HttpRate {
@@ -127,6 +129,7 @@ impl HttpRate {
             sent: BTreeMap::new(),
             carries: BTreeMap::new(),
             resumed: BTreeMap::new(),
+            stopping: false,
         }
     }
 
@@ -145,7 +148,7 @@ impl HttpRate {
             return Ok(());
         }
         let it = &mut self.upstreams[upstream];
-        if it.link != "Up" && request.verb != Verb::Delete {
+        if it.link != "Up" && request.verb != Verb::Delete && !self.stopping {
             if let Some(other) = it.looking.first() {
                 return Err(format!("exchange {} probes while exchange {} does", id.0, other.0));
             }
@@ -197,6 +200,10 @@ impl Check for HttpRate {
                 if times > PER_MINUTE + (record.refused + record.overloaded) as usize {
                     return Err(format!("one call was sent in {times} exchanges within a minute"));
                 }
+                Ok(())
+            }
+            Fact::Stopped | Fact::Closing => {
+                self.stopping = true;
                 Ok(())
             }
             Fact::Requested(EngineOutput::Abort(id)) => {
