@@ -30,14 +30,14 @@ fn one_slot(config: &mut UpstreamConfig) {
     (config.limits.in_flight, config.limits.waiting) = (1, 4);
 }
 
-fn sends(stage: &mut Stage, client: ClientId, text: String) {
-    stage.sends(client, &text);
+fn sends(stage: &mut Stage, client: ClientId, text: &str) {
+    stage.sends(client, text);
 }
 
 /// Calls tools whose names contain the client and the id.
 fn calls(stage: &mut Stage, client: ClientId, ids: impl IntoIterator<Item = u32>) {
     for id in ids {
-        sends(stage, client, call(&id.to_string(), &format!("{}-{id}", client.0)));
+        sends(stage, client, &call(&id.to_string(), &format!("{}-{id}", client.0)));
     }
 }
 
@@ -112,7 +112,7 @@ fn call_sent_before_is_not_evicted() {
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
     });
     for id in 1..=5 {
-        sends(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        sends(&mut stage, CLIENT, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
     }
     for _ in 1..=4 {
         let sent = stage.server_reads().unwrap();
@@ -164,7 +164,7 @@ fn calls_in_backoff_do_not_block_free_slot() {
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
     });
     for id in 1..=4 {
-        sends(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        sends(&mut stage, CLIENT, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
         let sent = stage.server_reads().unwrap();
         let id = &sent["id"];
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
@@ -183,7 +183,7 @@ fn number_of_calls_in_backoff_is_limited() {
         (notes.retry.initial, notes.retry.cap) = (3_600 * SECOND, 3_600 * SECOND);
     });
     for id in 1..=9 {
-        sends(&mut stage, CLIENT, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
+        sends(&mut stage, CLIENT, &format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"prompts/list"}}"#));
         let Some(sent) = stage.server_reads() else { break };
         let id = &sent["id"];
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));

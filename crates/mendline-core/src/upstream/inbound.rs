@@ -147,8 +147,7 @@ impl Upstream {
         call.uncounted += 1;
         let why = Reason::from(LossReason::DeadBridge);
         self.end_attempt(key, Evidence::SILENCE, &why, cx);
-        let goes_on = self.resend(key, Evidence::SILENCE, cx.now + pause, why, Incident::Link(self.links_lost), cx);
-        goes_on
+        self.resend(key, Evidence::SILENCE, cx.now + pause, why, Incident::Link(self.links_lost), cx)
     }
 
     /// Records an answer. An answer that only reports a dead connection comes from a bridge without its server: it is
