@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use mendline_wire::{Message, Method, Patch, Spliced};
+use mendline_wire::{Id, Message, Method, Span, Spliced};
 use serde_json::json;
 
 use super::Upstream;
@@ -186,8 +186,7 @@ impl Upstream {
                 if self.clients.are_several() && self.clients.makes_unnecessary(client, message) =>
             {
                 self.clients.learn(client, message);
-                const EMPTY: &[u8] = br#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
-                if let Ok(answer) = Message::parse(Bytes::from_static(EMPTY)) {
+                if let Some(answer) = empty_result() {
                     self.send_answer_of_session(client, request, answer, message.method(), cx);
                 }
                 true
@@ -333,7 +332,7 @@ impl Upstream {
             Some(client) => cx.send_to_client(client, ClientEvent::ServerRequest { link, message }),
             None => {
                 let why = if self.clients.is_empty() { RefusalReason::NoClient } else { RefusalReason::UnknownClient };
-                if let Some(id) = message.id().map(mendline_wire::Id::from_raw) {
+                if let Some(id) = message.id().map(Id::from_raw) {
                     cx.send_to_upstream(self.id, UpstreamCommand::Decline { link, id, why });
                 }
             }
@@ -356,13 +355,7 @@ impl Upstream {
     }
 
     /// Passes the cancellation of a server's request to the client that has it.
-    pub(super) fn withdraw_server_request(
-        &mut self,
-        link: LinkId,
-        at: mendline_wire::Span,
-        message: &Message,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(super) fn withdraw_server_request(&mut self, link: LinkId, at: Span, message: &Message, cx: &mut Cx<'_>) {
         let is_only = !self.clients.are_several();
         for client in self.clients.ids() {
             cx.send_to_client(client, ClientEvent::Withdraw { link, at, message: message.clone(), is_only });
@@ -374,9 +367,10 @@ impl Upstream {
         let is_own = self.session.is_of(client) && !self.session.has_initialized();
         method != Method::Initialized || !self.session.was_initialized() || is_own
     }
+}
 
-    /// The client's answer to a request of the server, with the server's own id.
-    pub(super) fn reply(message: &Message, id: mendline_wire::Id) -> Option<Spliced> {
-        message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))]))
-    }
+/// An answer without content; the client's own id replaces its id.
+pub(super) fn empty_result() -> Option<Message> {
+    const EMPTY: &[u8] = br#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
+    Message::parse(Bytes::from_static(EMPTY)).ok()
 }

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use mendline_wire::{Message, Method, Patch, Spliced, meta};
 
 use super::Upstream;
 use super::call::{Call, Owner, State, describe};
+use super::clients::empty_result;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
@@ -33,12 +33,14 @@ impl Upstream {
             }
             UpstreamCommand::Call { client, request, message } => self.accept(client, request, message, cx),
             UpstreamCommand::Cancel { client, request, message } => self.cancel(client, request, &message, cx),
-            UpstreamCommand::Reply { link, id, message } => match Upstream::reply(&message, id) {
-                Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
-                    self.send_message(Method::None, reply, cx);
+            UpstreamCommand::Reply { link, id, message } => {
+                match message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))])) {
+                    Some(reply) if self.link.is_up() && self.link.current() == Some(link) => {
+                        self.send_message(Method::None, reply, cx);
+                    }
+                    _ => self.drop_message(Method::None, Dropped::StaleReply, cx),
                 }
-                _ => self.drop_message(Method::None, Dropped::StaleReply, cx),
-            },
+            }
             UpstreamCommand::Decline { link, id, why } => {
                 cx.emit(Event::ServerRequestDeclined { upstream: self.id, why: why.clone() });
                 if self.link.is_up() && self.link.current() == Some(link) {
@@ -166,8 +168,7 @@ impl Upstream {
         if message.method() != Method::Ping || !is_away || self.gate.is_isolated() {
             return false;
         }
-        const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":0,"result":{}}"#;
-        let Ok(answer) = Message::parse(Bytes::from_static(ANSWER)) else { return false };
+        let Some(answer) = empty_result() else { return false };
         cx.emit(Event::PingAnswered { upstream: self.id });
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
         self.link.wake(cx);

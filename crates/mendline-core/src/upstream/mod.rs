@@ -2,7 +2,7 @@
 //!
 //! An [`Upstream`] answers every call that it accepts, by its deadline, with the server's answer or with a failure. It
 //! is one state machine in these files:
-//! - here: its parts, and the life of its link;
+//! - here: its parts, and the life of its link; [`reconcile`]: what follows from their state after every input;
 //! - [`commands`]: commands of clients; [`clients`]: what several clients share;
 //! - [`inbound`]: messages of the server;
 //! - [`http`]: HTTP exchanges;
@@ -13,7 +13,7 @@
 //! - [`startup`]: answers from the [`catalogue`] while the server is not ready;
 //! - [`announce`]: notifications about reconnects;
 //! - [`reconfigure`]: changes of the configuration;
-//! - and its parts: [`link`], [`session`], [`call`], [`outbox`].
+//! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`].
 
 mod announce;
 mod availability;

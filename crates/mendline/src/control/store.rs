@@ -179,6 +179,7 @@ fn is_routine(event: &Event) -> bool {
             | Event::CallCancelled { .. }
             | Event::AnsweredFromCatalogue { .. }
             | Event::PingAnswered { .. }
+            | Event::AnsweredBySession { .. }
             | Event::InternalRequestSent { .. }
             | Event::MessageDropped { .. }
             | Event::RateLimited { .. }
