@@ -294,8 +294,12 @@ impl<D: Dial> Http<D> {
         let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
         // The limit keeps a server, or a proxy in front of it, from being flooded with connections.
         let wanted = wanted.min(self.connections.saturating_sub(self.pool.busy()));
+        // An exchange that waited may have got a connection of another one meanwhile. If its dial were dropped, the pool
+        // could not grow to the number of calls in flight, and every call would begin a dial in vain.
+        let may_keep = !shared && (wanted > 0 || !self.dials.is_empty());
+        let kept = if may_keep { self.pool.missing(self.waiting.len()) } else { 0 };
         let (target, tls, ready_queue, dial) = (&self.target, &self.tls, &self.ready_queue, &self.dial);
-        self.dials.set_wanted(wanted, |id| {
+        self.dials.set_wanted(wanted, kept, |id| {
             let dialed = dial.dial(&first_hop(target), target.connect_timeout);
             let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(tls)));
             (dialing, ready_queue.ready_waker(Key::Dial(id)))

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mendline::transport::http::{Dial, Dialed, HostPort};
+use mendline_core::Input;
 use mendline_core::port::Reuse;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
@@ -379,5 +380,59 @@ async fn dial_without_waiting_exchange_is_aborted() {
     };
     let (facts, ()) = tokio::join!(stage.facts(2), serve);
     assert_eq!(facts.last().unwrap(), "2: end Complete Whole", "and takes what is free before");
+    stage.during(sleep(Duration::from_millis(1))).await;
     assert_eq!(given_up.load(Ordering::Relaxed), 1);
+}
+
+/// A dialer that needs some time, and counts its dials.
+struct SlowDialer {
+    memory_dialer: Arc<MemoryDialer>,
+    dials: Arc<AtomicUsize>,
+}
+
+const DIAL_TIME: Duration = Duration::from_millis(50);
+
+impl Dial for SlowDialer {
+    type Io = DuplexStream;
+
+    fn dial(
+        &self,
+        place: &HostPort,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Dialed<DuplexStream>, ConnectError>> + Send + 'static {
+        self.dials.fetch_add(1, Ordering::Relaxed);
+        let (memory_dialer, place) = (Arc::clone(&self.memory_dialer), place.clone());
+        async move {
+            sleep(DIAL_TIME).await;
+            memory_dialer.dial(&place, patience).await
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn p01_dial_continues_after_its_exchange_got_another_connection() {
+    let (memory_dialer, mut servers) = memory_dialer();
+    let dials = Arc::new(AtomicUsize::new(0));
+    let dial = SlowDialer { memory_dialer: Arc::new(memory_dialer), dials: Arc::clone(&dials) };
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    stage.begin(post(PING));
+    let mut first = stage.next_server(&mut servers).await;
+    // Two calls are in flight all the time. Each new one waits for a dial, and the answer to the other comes first.
+    for _ in 0..20 {
+        stage.begin(post(PING));
+        let answer_soon = async {
+            sleep(DIAL_TIME / 10).await;
+            first.answer(json(PONG)).await;
+        };
+        let (facts, ()) = tokio::join!(stage.facts(1), answer_soon);
+        assert!(facts.last().unwrap().ends_with("end Complete Whole"), "{facts:?}");
+        // The waiting exchange takes the connection before the client sends its next call.
+        let next = tokio::time::timeout(Duration::from_millis(1), stage.next()).await;
+        assert!(matches!(next, Ok(Input::Reached { .. }) | Err(_)), "{next:?}");
+        if servers.unseen() > 0 {
+            break;
+        }
+    }
+    assert_eq!(servers.unseen(), 1, "the pool has grown to the number of calls in flight");
+    assert_eq!(dials.load(Ordering::Relaxed), 2, "and nothing was dialed in vain");
 }

@@ -1,7 +1,8 @@
 //! The connections that are being established.
 //!
-//! There are never more dials than exchanges that wait for a connection: a dial without such an exchange is dropped, so
-//! that a server in trouble is not dialed needlessly.
+//! A dial begins only for an exchange that waits for a connection. If the exchange gets another connection first, the
+//! dial continues as long as the pool has fewer connections than recent use needs. Otherwise it is dropped, so that a
+//! server in trouble is not dialed needlessly.
 
 use mendline_core::reason::ConnectError;
 use std::collections::BTreeMap;
@@ -38,14 +39,20 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Dials<Io> {
         self.running.is_empty()
     }
 
-    /// Starts or drops dials until the wanted number runs. The newest are dropped first.
-    pub(super) fn set_wanted(&mut self, wanted: usize, mut start: impl FnMut(ConnectionId) -> (Dialing<Io>, Waker)) {
+    /// Starts dials until the wanted number runs, and drops those beyond the wanted and the kept number. The newest are
+    /// dropped first.
+    pub(super) fn set_wanted(
+        &mut self,
+        wanted: usize,
+        kept: usize,
+        mut start: impl FnMut(ConnectionId) -> (Dialing<Io>, Waker),
+    ) {
         while self.running.len() < wanted {
             let (dialing, waker) = start(self.next);
             self.running.insert(self.next, Entry { dialing, waker });
             self.next += 1;
         }
-        while self.running.len() > wanted {
+        while self.running.len() > wanted.max(kept) {
             self.running.pop_last();
         }
     }

@@ -76,6 +76,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.entries.len().saturating_sub(self.order.len())
     }
 
+    /// Returns how many connections are missing for the recent use; `waiting` exchanges wait for one now. None is
+    /// missing if no connection is in use: there is no sign that the server is there.
+    pub(super) fn missing(&mut self, waiting: usize) -> usize {
+        let busy = self.busy();
+        if busy == 0 {
+            return 0;
+        }
+        self.recent_use.peak(busy + waiting, Instant::now()).saturating_sub(self.entries.len())
+    }
+
     pub(super) fn holds(&self, id: ConnectionId) -> bool {
         self.entries.contains_key(&id)
     }

@@ -24,7 +24,7 @@ impl RecentUse {
         RecentUse { until: now + PERIOD, current: 0, previous: 0 }
     }
 
-    /// Notes how many connections are in use now.
+    /// Notes how many connections are in use now, or would be if there were enough.
     pub(super) fn note(&mut self, in_use: usize, now: Instant) {
         if now >= self.until {
             // If more than a period has passed, the last use was before the previous one.
