@@ -10,6 +10,7 @@ use mendline_wire::{Id, Message, Span};
 
 use crate::port::{ClientId, LinkId, UpstreamId};
 use crate::reason::RefusalReason;
+use crate::request::ClientRequest;
 use crate::slab::Key;
 use crate::words::Failure;
 
@@ -19,7 +20,7 @@ pub enum UpstreamCommand {
     /// A client of this upstream has connected.
     Open { client: ClientId },
     /// Make this call.
-    Call { client: ClientId, request: Key, message: Message },
+    Call { client: ClientId, request: Key, call: ClientRequest },
     /// The client cancelled this call; `message` is its notification.
     Cancel { client: ClientId, request: Key, message: Message },
     /// The client's answer to a request of the server.
@@ -28,8 +29,10 @@ pub enum UpstreamCommand {
     Decline { link: LinkId, id: Id, why: RefusalReason },
     /// The client's progress on a request of the server, with the server's own token.
     Progress { link: LinkId, token: Vec<u8>, at: Span, message: Message },
+    /// The client has completed its handshake.
+    Initialized { client: ClientId, message: Message },
     /// Any other notification.
-    Notice { client: ClientId, message: Message },
+    Notice { message: Message },
     /// The client is gone; its calls are abandoned.
     Close { client: ClientId },
 }

@@ -23,6 +23,7 @@ pub mod policy;
 pub mod port;
 mod quote;
 pub mod reason;
+mod request;
 mod rng;
 mod secret;
 mod slab;

@@ -17,6 +17,7 @@ use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::port::{ClientId, UpstreamId};
 use crate::reason::RefusalReason;
+use crate::request::{ClientRequest, Op};
 use crate::slab::{Key, Slab};
 use crate::words;
 
@@ -25,6 +26,7 @@ use crate::words;
 struct Request {
     id: Id,
     method: Method,
+    is_listen: bool,
     token: Option<Patch>,
 }
 
@@ -190,9 +192,10 @@ impl ClientSession {
                     self.drop_message(Method::Progress, why, cx);
                 }
             }
-            (Kind::Notification, _) => {
-                cx.send_to_upstream(self.upstream, UpstreamCommand::Notice { client: self.client, message });
+            (Kind::Notification, Method::Initialized) => {
+                cx.send_to_upstream(self.upstream, UpstreamCommand::Initialized { client: self.client, message });
             }
+            (Kind::Notification, _) => cx.send_to_upstream(self.upstream, UpstreamCommand::Notice { message }),
             (Kind::Result | Kind::Error, _) => {
                 if let Err(why) = self.server_requests.answer(self.client, message, cx) {
                     self.drop_message(ServerRequests::DROPPED_METHOD, why, cx);
@@ -203,13 +206,14 @@ impl ClientSession {
 
     fn handle_request(&mut self, message: Message, cx: &mut Cx<'_>) {
         let Some(id) = message.id().map(Id::from_raw) else { return };
-        let method = message.method();
-        self.identify(&message, cx);
         let token = message.progress_token().map(|at| Patch::from(message.slice(at)));
-        match self.requests.insert(Request { id: id.clone(), method, token }) {
+        let call = ClientRequest::new(message);
+        self.identify(&call, cx);
+        let is_listen = call.op == Op::Listen;
+        match self.requests.insert(Request { id: id.clone(), method: call.method(), is_listen, token }) {
             Some(request) => {
-                self.listening += usize::from(method == Method::SubscriptionsListen);
-                cx.send_to_upstream(self.upstream, UpstreamCommand::Call { client: self.client, request, message });
+                self.listening += usize::from(is_listen);
+                cx.send_to_upstream(self.upstream, UpstreamCommand::Call { client: self.client, request, call });
             }
             // The limits on calls reject requests long before this; it is the last defence.
             None => self.refuse_with(Some(id), words::Cause::Overloaded.code(), "too many requests are open", cx),
@@ -217,15 +221,15 @@ impl ClientSession {
     }
 
     /// Reads the client's name from its handshake, or from its first request in the modern era.
-    fn identify(&mut self, message: &Message, cx: &mut Cx<'_>) {
-        if self.is_identified || message.method() == Method::Ping {
+    fn identify(&mut self, request: &ClientRequest, cx: &mut Cx<'_>) {
+        if self.is_identified || request.op == Op::Ping {
             return;
         }
         // Only the first request is searched: searching each would slow down every request.
         self.is_identified = true;
-        let member = |name: &str| match message.method() {
-            Method::Initialize => message.get_str(&["clientInfo", name]),
-            _ => message.get_str(&["_meta", meta::CLIENT_INFO, name]),
+        let member = |name: &str| match request.op {
+            Op::Initialize => request.message.get_str(&["clientInfo", name]),
+            _ => request.message.get_str(&["_meta", meta::CLIENT_INFO, name]),
         };
         let short = |text: Cow<'_, str>| cx.quote.quote(text.as_bytes(), defaults::CLIENT_NAME);
         if let Some(name) = member("name") {
@@ -254,8 +258,7 @@ impl ClientSession {
             return self.drop_message(Method::None, Dropped::Late, cx);
         };
         let Some(at) = message.id_span() else { return };
-        let subscription: Option<Span> =
-            if request.method == Method::SubscriptionsListen { meta::subscription_id(&message) } else { None };
+        let subscription: Option<Span> = if request.is_listen { meta::subscription_id(&message) } else { None };
         let id = Patch::from(request.id);
         let answer = match subscription {
             Some(named) => Spliced::new(message.into_text(), [(at, id.clone()), (named, id)]),
@@ -266,7 +269,7 @@ impl ClientSession {
 
     fn forget(&mut self, request: Key) -> Option<Request> {
         let request = self.requests.remove(request)?;
-        self.listening -= usize::from(request.method == Method::SubscriptionsListen);
+        self.listening -= usize::from(request.is_listen);
         Some(request)
     }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
-use mendline_wire::{Message, Method};
+use mendline_wire::Message;
 
 use crate::defaults;
+use crate::request::ClientRequest;
 
 /// The name of a tool, shared by all events about it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,13 +34,9 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    /// Returns the name of the tool that this message calls.
-    pub fn of(&mut self, message: &Message) -> Option<ToolName> {
-        if message.method() != Method::ToolsCall {
-            return None;
-        }
-        let name = message.get_str(&["name"])?;
-        Some(self.intern(&name))
+    /// Returns the name of the tool that this request calls.
+    pub fn of(&mut self, call: &ClientRequest) -> Option<ToolName> {
+        Some(self.intern(&call.tool()?))
     }
 
     /// Returns the shared name of a tool.
@@ -103,9 +100,9 @@ mod tests {
 
     use super::*;
 
-    fn call(params: &str) -> Message {
+    fn call(params: &str) -> ClientRequest {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
-        Message::parse(Bytes::from(text)).unwrap()
+        ClientRequest::new(Message::parse(Bytes::from(text)).unwrap())
     }
 
     #[test]
@@ -127,8 +124,8 @@ mod tests {
     #[test]
     fn only_valid_trace_contexts_are_taken() {
         let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let message = call(&format!(r#"{{"name":"read","_meta":{{"traceparent":"{valid}"}}}}"#));
-        assert_eq!(TraceParent::of(&message).unwrap().as_str(), valid);
+        let request = call(&format!(r#"{{"name":"read","_meta":{{"traceparent":"{valid}"}}}}"#));
+        assert_eq!(TraceParent::of(&request.message).unwrap().as_str(), valid);
         for invalid in [
             "",
             "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
@@ -139,6 +136,6 @@ mod tests {
         ] {
             assert_eq!(TraceParent::parse(invalid), None, "{invalid}");
         }
-        assert_eq!(TraceParent::of(&call(r#"{"name":"read"}"#)), None);
+        assert_eq!(TraceParent::of(&call(r#"{"name":"read"}"#).message), None);
     }
 }

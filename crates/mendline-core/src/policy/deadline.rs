@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mendline_wire::{Message, Method};
-
 use crate::config::ToolPolicy;
+use crate::request::ClientRequest;
 
 /// The tools with their own timeout.
 #[derive(Clone, Debug, Default)]
@@ -24,12 +23,12 @@ impl Deadlines {
     }
 
     /// The timeout of this call, if its tool has its own.
-    pub fn of(&self, call: &Message) -> Option<Duration> {
+    pub fn of(&self, call: &ClientRequest) -> Option<Duration> {
         // Most configurations have none: the call is not parsed.
-        if self.tools.is_empty() || call.method() != Method::ToolsCall {
+        if self.tools.is_empty() {
             return None;
         }
-        self.of_tool(&call.get_str(&["name"])?)
+        self.of_tool(&call.tool()?)
     }
 
     /// The timeout of this tool, if it has its own.
@@ -42,13 +41,16 @@ impl Deadlines {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use mendline_wire::Message;
 
     #[test]
     fn only_configured_tools_have_their_own_deadline() {
         let slow = ToolPolicy { timeout: Some(Duration::from_secs(1_200)), ..ToolPolicy::default() };
         let deadlines =
             Deadlines::new(&BTreeMap::from([("build".to_owned(), slow), ("look".to_owned(), ToolPolicy::default())]));
-        let of = |text: &'static str| deadlines.of(&Message::parse(Bytes::from_static(text.as_bytes())).unwrap());
+        let of = |text: &'static str| {
+            deadlines.of(&ClientRequest::new(Message::parse(Bytes::from_static(text.as_bytes())).unwrap()))
+        };
         let build = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"build"}}"#;
         assert_eq!(of(build), Some(Duration::from_secs(1_200)));
         assert_eq!(of(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"look"}}"#), None);

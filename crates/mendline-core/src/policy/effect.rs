@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use mendline_wire::{Message, Method};
+use mendline_wire::Message;
 
 use crate::config::ToolPolicy;
+use crate::request::{ClientRequest, Op};
 
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +80,8 @@ impl Tools {
 
     /// Returns whether the effect of this call is known: by the hints, by the configuration, or because it continues an
     /// operation.
-    pub fn knows(&self, call: &Message) -> bool {
-        let is_configured = || call.get_str(&["name"]).is_some_and(|name| self.configured.contains_key(name.as_ref()));
+    pub fn knows(&self, call: &ClientRequest) -> bool {
+        let is_configured = || call.tool().is_some_and(|name| self.configured.contains_key(name.as_ref()));
         self.is_complete || carries_state(call) || is_configured()
     }
 
@@ -91,41 +92,29 @@ impl Tools {
     }
 
     /// The effect of a call.
-    pub fn effect_of(&self, call: &Message) -> Effect {
+    pub fn effect_of(&self, call: &ClientRequest) -> Effect {
         // The usual case, a tool without known effect: its parameters are not parsed.
         let is_known = !self.effects.is_empty() || !self.configured.is_empty();
-        let name = if is_known && call.method() == Method::ToolsCall { call.get_str(&["name"]) } else { None };
+        let name = if is_known { call.tool() } else { None };
         self.effect_of_named(call, name.as_deref())
     }
 
     /// The effect of a call whose tool has this name.
-    pub fn effect_of_named(&self, call: &Message, tool: Option<&str>) -> Effect {
-        match call.method() {
-            Method::ToolsCall => self.effect_of_tool(call, tool),
-            Method::PromptsGet | Method::ResourcesRead if carries_state(call) => Effect::Unsafe,
-            Method::ToolsList
-            | Method::PromptsList
-            | Method::ResourcesList
-            | Method::ResourcesTemplatesList
-            | Method::TasksList
-            | Method::RootsList
-            | Method::ResourcesRead
-            | Method::PromptsGet
-            | Method::CompletionComplete
-            | Method::Discover
-            | Method::TasksGet
-            | Method::Ping => Effect::Read,
-            Method::Initialize
-            | Method::LoggingSetLevel
-            | Method::ResourcesSubscribe
-            | Method::ResourcesUnsubscribe
-            | Method::TasksCancel
-            | Method::SubscriptionsListen => Effect::Idempotent,
-            _ => Effect::Unsafe,
+    pub fn effect_of_named(&self, call: &ClientRequest, tool: Option<&str>) -> Effect {
+        match call.op {
+            Op::CallTool => self.effect_of_tool(call, tool),
+            Op::GetPrompt | Op::Read if carries_state(call) => Effect::Unsafe,
+            Op::List(_) | Op::Read | Op::GetPrompt | Op::Complete | Op::Discover | Op::ReadTasks | Op::Ping => {
+                Effect::Read
+            }
+            Op::Initialize | Op::SetLevel | Op::Subscribe | Op::Unsubscribe | Op::CancelTask | Op::Listen => {
+                Effect::Idempotent
+            }
+            Op::Other => Effect::Unsafe,
         }
     }
 
-    fn effect_of_tool(&self, call: &Message, tool: Option<&str>) -> Effect {
+    fn effect_of_tool(&self, call: &ClientRequest, tool: Option<&str>) -> Effect {
         let known = tool.and_then(|tool| self.configured.get(tool).or_else(|| self.effects.get(tool)));
         match known.copied() {
             Some(effect) if effect != Effect::Unsafe && !carries_state(call) => effect,
@@ -134,8 +123,8 @@ impl Tools {
     }
 }
 
-fn carries_state(call: &Message) -> bool {
-    call.find(&["requestState"]).is_some()
+fn carries_state(call: &ClientRequest) -> bool {
+    call.message.find(&["requestState"]).is_some()
 }
 
 #[cfg(test)]
@@ -147,8 +136,12 @@ mod tests {
         Message::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap()
     }
 
-    fn call(tool: &str) -> Message {
-        message(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#))
+    fn request(text: &str) -> ClientRequest {
+        ClientRequest::new(message(text))
+    }
+
+    fn call(tool: &str) -> ClientRequest {
+        request(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#))
     }
 
     #[test]
@@ -187,8 +180,8 @@ mod tests {
                 r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"look","requestState":"x"}}}}"#
             );
             let without = with.replace(r#","requestState":"x""#, "");
-            assert_eq!(tools.effect_of(&message(&with)), Effect::Unsafe, "{method}");
-            assert_eq!(tools.effect_of(&message(&without)), Effect::Read, "{method}");
+            assert_eq!(tools.effect_of(&request(&with)), Effect::Unsafe, "{method}");
+            assert_eq!(tools.effect_of(&request(&without)), Effect::Read, "{method}");
         }
     }
 
@@ -225,7 +218,7 @@ mod tests {
     #[test]
     fn unknown_method_is_unsafe() {
         assert_eq!(
-            Tools::default().effect_of(&message(r#"{"jsonrpc":"2.0","id":1,"method":"acme/list"}"#)),
+            Tools::default().effect_of(&request(r#"{"jsonrpc":"2.0","id":1,"method":"acme/list"}"#)),
             Effect::Unsafe
         );
     }

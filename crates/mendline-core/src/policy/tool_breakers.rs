@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use mendline_wire::{Message, Method};
-
 use super::breaker::{Breaker, Sign, Transition};
 use crate::config::{self, ToolPolicy};
 use crate::defaults;
 use crate::moment::Moment;
+use crate::request::ClientRequest;
 use crate::rng::SeededRng;
 
 /// The breakers of the tools that have failed.
@@ -44,7 +43,7 @@ impl ToolBreakers {
     }
 
     /// Returns whether a result with `isError` counts as a failure of the called tool.
-    pub fn counts_tool_errors(&self, call: &Message) -> bool {
+    pub fn counts_tool_errors(&self, call: &ClientRequest) -> bool {
         let counts = |policy: Option<config::Breaker>| policy.is_some_and(|policy| policy.count_tool_errors);
         // Most configurations have no tool with its own policy: the call is not parsed.
         if self.own.is_empty() {
@@ -64,7 +63,7 @@ impl ToolBreakers {
     }
 
     /// The breaker of the called tool, if it has one.
-    pub fn of(&self, call: &Message) -> Option<&Breaker> {
+    pub fn of(&self, call: &ClientRequest) -> Option<&Breaker> {
         if self.tools.is_empty() {
             return None;
         }
@@ -77,8 +76,8 @@ impl ToolBreakers {
     }
 
     /// Makes this call the trial of its tool.
-    pub fn begin_trial(&mut self, message: &Message, call: u64) -> Option<(String, Transition)> {
-        let tool = tool_of(message)?;
+    pub fn begin_trial(&mut self, request: &ClientRequest, call: u64) -> Option<(String, Transition)> {
+        let tool = tool_of(request)?;
         let transition = self.tools.get_mut(&tool)?.begin_trial(call)?;
         Some((tool, transition))
     }
@@ -101,7 +100,7 @@ impl ToolBreakers {
     /// Records the result of an attempt of this call.
     pub fn note(
         &mut self,
-        message: &Message,
+        request: &ClientRequest,
         call: u64,
         sign: Sign,
         now: Moment,
@@ -111,7 +110,7 @@ impl ToolBreakers {
         if is_off || (sign == Sign::Healthy && self.tools.is_empty()) {
             return None;
         }
-        let tool = tool_of(message)?;
+        let tool = tool_of(request)?;
         let policy = self.policy_of(&tool);
         if policy.is_some() && sign != Sign::Healthy && !self.tools.contains_key(&tool) && self.make_room(now) {
             self.tools.insert(tool.clone(), Breaker::new(policy));
@@ -127,12 +126,12 @@ impl ToolBreakers {
     /// Records the result of the trial of a half-open breaker, which has ended already.
     pub fn note_trial(
         &mut self,
-        message: &Message,
+        request: &ClientRequest,
         sign: Sign,
         now: Moment,
         rng: &mut SeededRng,
     ) -> Option<(String, Transition)> {
-        let tool = tool_of(message)?;
+        let tool = tool_of(request)?;
         let transition = self.tools.get_mut(&tool)?.note_trial(sign, now, rng)?;
         Some((tool, transition))
     }
@@ -163,11 +162,8 @@ fn bounded(name: &str) -> String {
 }
 
 /// The name of the called tool.
-pub fn tool_of(call: &Message) -> Option<String> {
-    if call.method() != Method::ToolsCall {
-        return None;
-    }
-    call.get_str(&["name"]).map(|name| bounded(&name))
+pub fn tool_of(call: &ClientRequest) -> Option<String> {
+    call.tool().map(|name| bounded(&name))
 }
 
 #[cfg(test)]
@@ -175,11 +171,12 @@ mod tests {
     use super::*;
     use crate::policy::breaker::{Admission, BreakerState};
     use bytes::Bytes;
+    use mendline_wire::Message;
     use std::time::Duration;
 
-    fn call(tool: &str) -> Message {
+    fn call(tool: &str) -> ClientRequest {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-        Message::parse(Bytes::from(text)).unwrap()
+        ClientRequest::new(Message::parse(Bytes::from(text)).unwrap())
     }
 
     fn at(seconds: u64) -> Moment {
@@ -240,7 +237,9 @@ mod tests {
     #[test]
     fn other_methods_have_no_tool_breaker() {
         let (mut breakers, mut rng) = breakers();
-        let list = Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)).unwrap();
+        let list = ClientRequest::new(
+            Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)).unwrap(),
+        );
         assert_eq!(breakers.note(&list, 1, Sign::Failed(at(0), at(1)), at(1), &mut rng), None);
         assert!(breakers.is_empty());
     }

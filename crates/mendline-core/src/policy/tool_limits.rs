@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mendline_wire::{Message, Method};
-
 use super::limit::Limit;
 use crate::config::ToolPolicy;
 use crate::moment::Moment;
 use crate::reason::RefusalReason;
+use crate::request::ClientRequest;
 
 /// The tools with limits of their own.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +55,12 @@ impl ToolLimits {
     }
 
     /// The called tool, if it has limits.
-    pub fn of(&self, call: &Message) -> Option<Arc<str>> {
+    pub fn of(&self, call: &ClientRequest) -> Option<Arc<str>> {
         // Most configurations have none: the call is not parsed.
-        if self.tools.is_empty() || call.method() != Method::ToolsCall {
+        if self.tools.is_empty() {
             return None;
         }
-        self.tools.get_key_value(call.get_str(&["name"])?.as_ref()).map(|(tool, _)| Arc::clone(tool))
+        self.tools.get_key_value(call.tool()?.as_ref()).map(|(tool, _)| Arc::clone(tool))
     }
 
     /// Returns whether a call of this tool may be sent now, with this many of its calls in flight.
@@ -108,6 +107,7 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
+    use mendline_wire::Message;
 
     use super::*;
     use crate::config::RateLimit;
@@ -116,9 +116,9 @@ mod tests {
         ToolLimits::new(&[("slow".to_owned(), policy), ("free".to_owned(), ToolPolicy::default())].into())
     }
 
-    fn call(tool: &str) -> Message {
+    fn call(tool: &str) -> ClientRequest {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-        Message::parse(Bytes::from(text)).unwrap()
+        ClientRequest::new(Message::parse(Bytes::from(text)).unwrap())
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod probe;
 
 use std::fmt;
 
-use mendline_wire::{Kind, Message, Method, meta};
+use mendline_wire::{Kind, Message};
 
 use self::probe::{ProbeStep, ProbedSession};
 use super::Upstream;
@@ -45,6 +45,7 @@ use crate::policy::backoff;
 use crate::policy::gradual::Gradual;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::reason::Reason;
+use crate::request::{ClientRequest, Op};
 use crate::slab::Key;
 use crate::timers::TimerId;
 use crate::words::Cause;
@@ -146,7 +147,7 @@ pub struct Availability {
     /// Probes since the server first required a login.
     login_probes: u32,
     /// The modern probe, with the metadata of the client that was last affected.
-    discover: Option<Message>,
+    discover: Option<ClientRequest>,
     /// Calls that failed before the verdict; they count if the server is available.
     failed: Vec<FailedCall>,
     /// The reason of the last failure.
@@ -188,7 +189,7 @@ impl Upstream {
         let is_spent = decision == RetryDecision::Charged && call.counted() >= policy.attempts;
         let is_never = pending.is_final || (decision == RetryDecision::Never && !lacks_hints);
         let is_decided = pending.is_final || (!pending.is_refusal && (is_never || is_spent));
-        let (is_first_handshake, message) = (call.grace.is_some(), call.message.clone());
+        let (is_first_handshake, request) = (call.grace.is_some(), call.request.clone());
         // A call of a client without a handshake is its own probe.
         let is_probe = self.availability.is_away()
             && self.link.state() == LinkState::Dialing
@@ -200,8 +201,8 @@ impl Upstream {
             call.uncounted += 1;
         }
         self.end_attempt(key, pending.evidence, &pending.why, cx);
-        if meta::is_modern(&message) {
-            self.availability.discover = discover(&message);
+        if request.is_modern() {
+            self.availability.discover = discover(&request);
         }
         if let Some(http) = &self.http {
             self.availability.begun_before = http.begun();
@@ -425,10 +426,10 @@ impl Upstream {
 
 /// Returns whether a response counts as the verdict: for a handshake only a result does.
 pub(super) fn proves_availability(call: &Call, answer: &Message) -> bool {
-    call.method() != Method::Initialize || answer.kind() == Kind::Result
+    call.request.op != Op::Initialize || answer.kind() == Kind::Result
 }
 
 /// A `server/discover` with the metadata of this request.
-fn discover(request: &Message) -> Option<Message> {
+fn discover(request: &ClientRequest) -> Option<ClientRequest> {
     params::with_meta_of(request, "server/discover", None)
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mendline_wire::{Message, Method, Patch, Span, Spliced};
+use mendline_wire::{Method, Patch, Span, Spliced};
 
 use super::calls::Incident;
 use super::http::Stream;
 use super::internal::InternalRequest;
-use super::lists::ListKind;
 use super::outbox::ByteRange;
 use crate::config::{Timeouts, UpstreamConfig};
 use crate::cx::Cx;
@@ -19,6 +18,7 @@ use crate::moment::Moment;
 use crate::policy::effect::Effect;
 use crate::port::{ClientId, UpstreamId};
 use crate::reason::Reason;
+use crate::request::{ClientRequest, ListKind, Op};
 use crate::slab::Key;
 use crate::timers::TimerId;
 
@@ -86,7 +86,7 @@ pub struct Call {
     pub owner: Owner,
     /// Its number in events, for all its attempts.
     pub name: u64,
-    pub message: Message,
+    pub request: ClientRequest,
     pub effect: Effect,
     /// The tool that it calls.
     pub tool: Option<ToolName>,
@@ -159,13 +159,13 @@ pub struct Call {
 }
 
 impl Call {
-    pub fn new(owner: Owner, message: Message, effect: Effect, now: Moment) -> Self {
-        let token = message.progress_token();
+    pub fn new(owner: Owner, request: ClientRequest, effect: Effect, now: Moment) -> Self {
+        let token = request.message.progress_token();
         let state = State::Waiting { since: now, not_before: now };
         Call {
             owner,
             name: 0,
-            message,
+            request,
             effect,
             tool: None,
             state,
@@ -218,7 +218,7 @@ impl Call {
     }
 
     pub fn method(&self) -> Method {
-        self.message.method()
+        self.request.method()
     }
 
     /// The event that reports it as sent.
@@ -237,15 +237,15 @@ impl Call {
         }
     }
 
-    /// The name that a model knows: the tool's name, else the method.
+    /// The name that a model knows.
     pub fn what(&self) -> String {
-        describe(&self.message)
+        self.request.describe()
     }
 
     /// Its bytes under the id that the upstream sees.
     pub fn spliced(&self, key: Key) -> Spliced {
-        let (number, text) = (Patch::number(key.number()), self.message.text().clone());
-        match (self.message.id_span(), self.token) {
+        let (number, text) = (Patch::number(key.number()), self.request.message.text().clone());
+        match (self.request.message.id_span(), self.token) {
             (Some(id), Some(token)) => Spliced::new(text, [(id, number.clone()), (token, number)]),
             (Some(only), None) | (None, Some(only)) => Spliced::new(text, [(only, number)]),
             (None, None) => Spliced::whole(text),
@@ -259,12 +259,12 @@ impl Call {
 
     /// Returns whether this call is a subscription, which ends only on request.
     pub fn is_subscription(&self) -> bool {
-        self.method() == Method::SubscriptionsListen
+        self.request.op == Op::Listen
     }
 
     /// Returns whether this subscription covers the changes of a list.
     pub fn wants_changes_of(&self, kind: ListKind) -> bool {
-        self.is_subscription() && self.message.get(&["notifications", kind.filter()]) == Some(b"true")
+        self.is_subscription() && self.request.message.get(&["notifications", kind.filter()]) == Some(b"true")
     }
 
     /// Its client; `None` for an internal request.
@@ -312,9 +312,9 @@ impl Call {
         if self.is_given_up || !matches!((self.owner, self.state), (Owner::Client { .. }, State::Sent(_))) {
             return None;
         }
-        match self.method() {
-            Method::Initialize => Some(self.attempt_started + self.handshake_timeout(timeouts)),
-            Method::SubscriptionsListen => None,
+        match self.request.op {
+            Op::Initialize => Some(self.attempt_started + self.handshake_timeout(timeouts)),
+            Op::Listen => None,
             _ => timeouts.attempt.map(|attempt| self.attempt_started + attempt),
         }
     }
@@ -331,7 +331,7 @@ impl Call {
     /// Returns whether its silence is to be reported.
     fn is_watched(&self) -> bool {
         let is_clients = matches!(self.owner, Owner::Client { .. });
-        let is_long = self.is_subscription() || self.method() == Method::Initialize;
+        let is_long = self.is_subscription() || self.request.op == Op::Initialize;
         is_clients && !is_long && !self.is_silent
     }
 
@@ -402,24 +402,17 @@ impl Call {
     }
 }
 
-/// The name of a call that a model knows: the tool's name, else the method.
-pub fn describe(message: &Message) -> String {
-    let tool = if message.method() == Method::ToolsCall { message.get_str(&["name"]) } else { None };
-    let what = tool.unwrap_or_else(|| message.method_name());
-    // The name comes from outside and is quoted in texts, so its length is bounded.
-    what.chars().take(100).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use mendline_wire::Message;
 
     fn call() -> Call {
         let text = r#"{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"slow","_meta":{"progressToken":"t"}}}"#;
         let message = Message::parse(Bytes::from_static(text.as_bytes())).unwrap();
         let owner = Owner::Client { client: ClientId(0), request: Key::from_number(1) };
-        Call::new(owner, message, Effect::Unsafe, Moment::ZERO)
+        Call::new(owner, ClientRequest::new(message), Effect::Unsafe, Moment::ZERO)
     }
 
     #[test]

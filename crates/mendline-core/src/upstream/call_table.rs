@@ -206,10 +206,16 @@ mod tests {
     use super::*;
     use crate::policy::effect::Effect;
     use crate::port::ClientId;
+    use crate::request::ClientRequest;
 
     fn call(owner: Owner) -> Call {
         let message = Message::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#));
-        Call::new(owner, message.unwrap_or_else(|error| panic!("{error:?}")), Effect::Read, Moment::ZERO)
+        Call::new(
+            owner,
+            ClientRequest::new(message.unwrap_or_else(|error| panic!("{error:?}"))),
+            Effect::Read,
+            Moment::ZERO,
+        )
     }
 
     fn three() -> (CallTable, [Key; 3]) {

@@ -7,7 +7,7 @@
 //!   needed.
 //! - [`Upstream::handle_time`] handles expired timers.
 
-use mendline_wire::{Id, Method, Spliced, meta};
+use mendline_wire::{Id, Method, Spliced};
 
 use super::Upstream;
 use super::call::{AwaitedHints, Call, Owner, PendingVerdict, SentOver, State};
@@ -23,6 +23,7 @@ use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::LinkId;
 use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
+use crate::request::Op;
 use crate::slab::Key;
 use crate::words::{self, Cause, Failure};
 
@@ -85,10 +86,10 @@ impl Upstream {
             let may_go = has_slot || call.is_some_and(Call::is_subscription);
             let is_crossing = |call: &Call| {
                 call.client().is_some_and(|client| {
-                    self.crosses_choice(client, &call.message) || self.crosses_handshake(client, &call.message)
+                    self.crosses_choice(client, &call.request) || self.crosses_handshake(client, &call.request)
                 })
             };
-            let is_held = call.is_some_and(|call| self.waits_for_restore(&call.message) || is_crossing(call));
+            let is_held = call.is_some_and(|call| self.waits_for_restore(&call.request) || is_crossing(call));
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
             if is_time && may_go && !is_held && is_admitted {
@@ -329,7 +330,7 @@ impl Upstream {
         self.cancel_first_attempt(key, cx);
         let call = self.calls.remove(key)?;
         self.gate.note_ended(call.name);
-        cx.ledger.release(call.message.text().len());
+        cx.ledger.release(call.request.message.text().len());
         if call.state == State::Queued {
             self.outbox.remove(key);
         }
@@ -352,7 +353,7 @@ impl Upstream {
         // A call that the server rejects, or whose reply cannot be passed on, would fail again.
         let is_final = needs_person || matches!(cause, Cause::Refused | Cause::CannotBridge);
         let retryable = may_repeat && !is_final;
-        let retry_after = self.retry_hint(cause, &call.message, cx.now).filter(|_| !is_final);
+        let retry_after = self.retry_hint(cause, &call.request, cx.now).filter(|_| !is_final);
         cx.emit(Event::CallFailed {
             upstream: self.id,
             call: call.name,
@@ -376,7 +377,7 @@ impl Upstream {
             what: call.what(),
             why,
             needs_person,
-            modern: meta::is_modern(&call.message),
+            modern: call.request.is_modern(),
             form: call.policy(&self.config).failures,
         };
         cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
@@ -456,7 +457,7 @@ impl Upstream {
         } else if is_over(call.silent_at()) {
             self.call_is_silent(key, cx);
         } else {
-            let is_clients = matches!(call.owner, Owner::Client { .. }) && call.method() != Method::Initialize;
+            let is_clients = matches!(call.owner, Owner::Client { .. }) && call.request.op != Op::Initialize;
             if is_over(call.stream.resume_at) && is_clients && self.availability.is_away() {
                 // Nothing is resumed while the server is away.
                 call.stream.resume_at = Some(cx.now + defaults::RESUME_WAIT);
@@ -493,7 +494,7 @@ impl Upstream {
             }
         };
         let (was_sent, sent) = (matches!(call.state, State::Sent(_)), call.attempt_started);
-        if was_sent && call.method() != Method::Initialize {
+        if was_sent && call.request.op != Op::Initialize {
             self.cancel_upstream(key, "deadline passed", cx);
         }
         if was_sent {
@@ -513,7 +514,7 @@ impl Upstream {
     fn attempt_expired(&mut self, key: Key, cx: &mut Cx<'_>) {
         let is_unreached = self.is_unreached(key);
         let Some(call) = self.calls.get(key) else { return };
-        let is_handshake = call.method() == Method::Initialize;
+        let is_handshake = call.request.op == Op::Initialize;
         let after = cx.now.since(call.attempt_started);
         let why = if is_handshake { HandshakeError::TimedOut.into() } else { Reason::TimedOut { after: Some(after) } };
         if self.http.is_none() && is_handshake {
@@ -560,7 +561,7 @@ impl Upstream {
     /// Cancels a call on the server, by the rules of its era: over HTTP a modern call is cancelled by aborting its
     /// exchange.
     pub(super) fn cancel_upstream(&mut self, key: Key, reason: &str, cx: &mut Cx<'_>) {
-        let by_closing = self.http.is_some() && self.calls.get(key).is_some_and(|call| meta::is_modern(&call.message));
+        let by_closing = self.http.is_some() && self.calls.get(key).is_some_and(|call| call.request.is_modern());
         if self.link.is_up() && self.session.is_open() && !by_closing {
             let text = Spliced::whole(words::cancelled(&Id::number(key.number()), reason));
             self.outbox.push_text(text, Method::Cancelled, cx.ledger);

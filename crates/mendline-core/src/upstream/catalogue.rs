@@ -13,10 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_wire::{Message, Method, edit, meta};
 
-use super::lists::{ListKind, has_same_entries};
+use super::lists::has_same_entries;
 use crate::defaults;
 use crate::list_cache::{CacheKey, Entry, ListCache};
 use crate::moment::Moment;
+use crate::request::{ClientRequest, Op};
 use crate::timers::TimerId;
 
 /// The revisions with an `initialize` handshake.
@@ -65,16 +66,9 @@ impl Page {
 
 impl Catalogue {
     /// The cache key of a request, if its answer can be cached: its only parameter is the page.
-    pub fn key(&self, request: &Message) -> Option<CacheKey> {
-        let method = request.method();
-        let is_kept = matches!(
-            method,
-            Method::ToolsList
-                | Method::PromptsList
-                | Method::ResourcesList
-                | Method::ResourcesTemplatesList
-                | Method::Discover
-        );
+    pub fn key(&self, request: &ClientRequest) -> Option<CacheKey> {
+        let is_kept = matches!(request.op, Op::List(_) | Op::Discover);
+        let (method, request) = (request.method(), &request.message);
         let is_plain = |request: &Message| {
             let mut members = request.value().into_iter().flat_map(|params| params.members());
             members.all(|(name, _)| matches!(name.as_str().as_deref(), Some("cursor" | "_meta")))
@@ -143,7 +137,7 @@ impl Catalogue {
     /// The list with the bytes and the order of the cached one, if it has the same entries: some servers list their
     /// entries in random order. `None` if it is equal anyway, has other entries or several pages.
     pub fn in_first_order(&self, key: &CacheKey, answer: &Message) -> Option<Message> {
-        let kind = ListKind::of(key.method).filter(|_| key.cursor.is_none())?;
+        let kind = Op::of(key.method).list().filter(|_| key.cursor.is_none())?;
         let first = &self.page(key)?.answer;
         let entries = first.get(&[kind.member()])?;
         let has_pages = first.find(&["nextCursor"]).is_some() || answer.find(&["nextCursor"]).is_some();
@@ -241,7 +235,7 @@ mod tests {
 
     fn key(catalogue: &Catalogue, params: &str) -> Option<CacheKey> {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#);
-        catalogue.key(&message(&text))
+        catalogue.key(&ClientRequest::new(message(&text)))
     }
 
     #[test]

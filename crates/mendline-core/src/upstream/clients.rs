@@ -13,13 +13,14 @@ use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
-use super::internal::{InternalRequest, subject};
+use super::internal::InternalRequest;
 use crate::cx::Cx;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
 use crate::port::{ClientId, LinkId};
 use crate::reason::RefusalReason;
+use crate::request::{ClientRequest, Op};
 use crate::slab::Key;
 
 /// The levels of log messages, from the most verbose.
@@ -110,27 +111,26 @@ impl Clients {
     }
 
     /// Records a request of a client that the server has confirmed, or need not receive.
-    pub fn learn(&mut self, id: ClientId, request: &Message) {
+    pub fn learn(&mut self, id: ClientId, request: &ClientRequest) {
         let Some(client) = self.clients.iter_mut().find(|client| client.id == id) else { return };
-        let uri = || request.get_str(&["uri"]).map(std::borrow::Cow::into_owned);
-        match request.method() {
-            Method::LoggingSetLevel => client.level = Level::of(request).or(client.level),
-            Method::ResourcesSubscribe => client.subscriptions.extend(uri()),
-            Method::ResourcesUnsubscribe => drop(uri().map(|uri| client.subscriptions.remove(&uri))),
+        match request.op {
+            Op::SetLevel => client.level = Level::of(&request.message).or(client.level),
+            Op::Subscribe => client.subscriptions.extend(request.uri()),
+            Op::Unsubscribe => drop(request.uri().map(|uri| client.subscriptions.remove(&uri))),
             _ => {}
         }
     }
 
     /// Returns whether the server need not receive this request, because of the choices of the other clients.
-    fn makes_unnecessary(&self, id: ClientId, request: &Message) -> bool {
+    fn makes_unnecessary(&self, id: ClientId, request: &ClientRequest) -> bool {
         let mut others = self.clients.iter().filter(|client| client.id != id);
-        match request.method() {
+        match request.op {
             // A less verbose level would take messages from others.
-            Method::LoggingSetLevel => Level::of(request)
+            Op::SetLevel => Level::of(&request.message)
                 .is_some_and(|level| others.any(|other| other.level.is_some_and(|other| other <= level))),
-            Method::ResourcesUnsubscribe => {
-                let uri = request.get_str(&["uri"]).unwrap_or_default();
-                others.any(|other| other.subscriptions.contains(uri.as_ref()))
+            Op::Unsubscribe => {
+                let uri = request.uri().unwrap_or_default();
+                others.any(|other| other.subscriptions.contains(&uri))
             }
             _ => false,
         }
@@ -177,17 +177,17 @@ impl Upstream {
         &mut self,
         client: ClientId,
         request: Key,
-        message: &Message,
+        asked: &ClientRequest,
         cx: &mut Cx<'_>,
     ) -> bool {
-        match message.method() {
-            Method::Initialize => self.join_session(client, request, cx),
-            Method::LoggingSetLevel | Method::ResourcesUnsubscribe
-                if self.clients.are_several() && self.clients.makes_unnecessary(client, message) =>
+        match asked.op {
+            Op::Initialize => self.join_session(client, request, cx),
+            Op::SetLevel | Op::Unsubscribe
+                if self.clients.are_several() && self.clients.makes_unnecessary(client, asked) =>
             {
-                self.clients.learn(client, message);
+                self.clients.learn(client, asked);
                 if let Some(answer) = empty_result() {
-                    self.send_answer_of_session(client, request, answer, message.method(), cx);
+                    self.send_answer_of_session(client, request, answer, asked.method(), cx);
                 }
                 true
             }
@@ -212,9 +212,9 @@ impl Upstream {
     }
 
     /// Returns whether this is a handshake, and that of another client is in flight: it waits for the answer.
-    pub(super) fn crosses_handshake(&self, client: ClientId, request: &Message) -> bool {
-        let is_out = |call: &Call| call.method() == Method::Initialize && !matches!(call.state, State::Waiting { .. });
-        request.method() == Method::Initialize
+    pub(super) fn crosses_handshake(&self, client: ClientId, request: &ClientRequest) -> bool {
+        let is_out = |call: &Call| call.request.op == Op::Initialize && !matches!(call.state, State::Waiting { .. });
+        request.op == Op::Initialize
             && self.clients.are_several()
             && self.calls.iter().any(|(_, call)| is_out(call) && call.client().is_some_and(|other| other != client))
     }
@@ -226,25 +226,24 @@ impl Upstream {
         }
         const INITIALIZED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
         let Ok(message) = Message::parse(Bytes::from_static(INITIALIZED)) else { return };
-        self.session.learn_notice(&message);
+        self.session.learn_initialized(&message);
         if self.link.is_up() && self.session.is_open() {
             self.send_message(Method::Initialized, Spliced::whole(message.text().clone()), cx);
         }
     }
 
     /// Keeps the choices of all clients after the server has confirmed that of one: requests of several clients cross.
-    pub(super) fn keep_choices(&mut self, client: Option<ClientId>, confirmed: &Message, cx: &mut Cx<'_>) {
-        let uri = confirmed.get_str(&["uri"]).map(std::borrow::Cow::into_owned);
-        let request = match (confirmed.method(), uri) {
-            (Method::LoggingSetLevel, _) => {
-                let most = self.clients.most_verbose().filter(|most| Level::of(confirmed) > Some(*most));
+    pub(super) fn keep_choices(&mut self, client: Option<ClientId>, confirmed: &ClientRequest, cx: &mut Cx<'_>) {
+        let request = match (confirmed.op, confirmed.uri()) {
+            (Op::SetLevel, _) => {
+                let most = self.clients.most_verbose().filter(|most| Level::of(&confirmed.message) > Some(*most));
                 most.map(|level| json!({ "method": "logging/setLevel", "params": { "level": level.name() } }))
             }
-            (Method::ResourcesUnsubscribe, Some(uri)) => {
+            (Op::Unsubscribe, Some(uri)) => {
                 let is_requested = |call: &Call| {
-                    call.method() == Method::ResourcesSubscribe
+                    call.request.op == Op::Subscribe
                         && call.client() != client
-                        && call.message.get_str(&["uri"]).as_deref() == Some(&uri)
+                        && call.request.uri().as_ref() == Some(&uri)
                 };
                 let is_wanted =
                     self.clients.any_subscribes(&uri) || self.calls.iter().any(|(_, call)| is_requested(call));
@@ -254,20 +253,21 @@ impl Upstream {
         };
         let Some(mut request) = request else { return };
         (request["jsonrpc"], request["id"]) = (json!("2.0"), json!(0));
-        let Ok(request) = Message::parse(Bytes::from(request.to_string())) else { return };
+        let Ok(request) = Message::parse(Bytes::from(request.to_string())).map(ClientRequest::new) else { return };
         self.session.learn(&request);
         self.restore_again(request, cx);
     }
 
     /// Returns whether a choice of another client about the same is in flight: the server may handle them in any order,
     /// so this one waits.
-    pub(super) fn crosses_choice(&self, client: ClientId, request: &Message) -> bool {
+    pub(super) fn crosses_choice(&self, client: ClientId, request: &ClientRequest) -> bool {
         let is_out = |call: &Call| !matches!(call.state, State::Waiting { .. }) && call.client() != Some(client);
         self.clients.are_several()
             && self.is_state(request)
-            && self.calls.iter().any(|(_, call)| {
-                is_out(call) && self.is_state(&call.message) && subject(&call.message) == subject(request)
-            })
+            && self
+                .calls
+                .iter()
+                .any(|(_, call)| is_out(call) && self.is_state(&call.request) && call.request.uri() == request.uri())
     }
 
     /// Keeps the choices of the other clients if a call ended without an answer: the server may have run it.
@@ -275,7 +275,7 @@ impl Upstream {
         let may_have_run = matches!(call.state, State::Sent(_)) || call.worst_outcome == Outcome::Unknown;
         let has_others = self.clients.clients.iter().any(|client| Some(client.id) != call.client());
         if may_have_run && has_others {
-            self.keep_choices(call.client(), &call.message, cx);
+            self.keep_choices(call.client(), &call.request, cx);
         }
     }
 
@@ -296,7 +296,7 @@ impl Upstream {
         if !self.clients.are_several() || !self.session.was_initialized() {
             return;
         }
-        let is_joined = |call: &Call| call.method() == Method::Initialize && call.client().is_some();
+        let is_joined = |call: &Call| call.request.op == Op::Initialize && call.client().is_some();
         let joined: Vec<Key> = self.calls.waiting().filter(|(_, call)| is_joined(call)).map(|(key, _)| key).collect();
         for key in joined {
             let owner = self.calls.get(key).map(|call| call.owner);
@@ -317,7 +317,9 @@ impl Upstream {
             let request = json!({
                 "jsonrpc": "2.0", "id": 0, "method": "resources/unsubscribe", "params": { "uri": uri },
             });
-            let Ok(request) = Message::parse(Bytes::from(request.to_string())) else { continue };
+            let Ok(request) = Message::parse(Bytes::from(request.to_string())).map(ClientRequest::new) else {
+                continue;
+            };
             self.session.learn(&request);
             // A process that ends with its last client needs no requests any more.
             if !self.clients.is_empty() && self.is_open() && self.session.is_initialized() {
@@ -360,12 +362,6 @@ impl Upstream {
         for client in self.clients.ids() {
             cx.send_to_client(client, ClientEvent::Withdraw { link, at, message: message.clone(), is_only });
         }
-    }
-
-    /// Returns whether a notification of a client is for the server. `initialized` is sent once in a session.
-    pub(super) fn is_for_server(&self, client: ClientId, method: Method) -> bool {
-        let is_own = self.session.is_of(client) && !self.session.has_initialized();
-        method != Method::Initialized || !self.session.was_initialized() || is_own
     }
 }
 

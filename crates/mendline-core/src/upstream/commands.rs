@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use mendline_wire::{Message, Method, Patch, Spliced, meta};
+use mendline_wire::{Message, Method, Patch, Spliced};
 
 use super::Upstream;
-use super::call::{Call, Owner, State, describe};
+use super::call::{Call, Owner, State};
 use super::clients::empty_result;
 use crate::cx::Cx;
 use crate::defaults;
@@ -17,6 +17,7 @@ use crate::event::{Dropped, Event, TraceParent};
 use crate::evidence::Outcome;
 use crate::port::ClientId;
 use crate::reason::{Reason, RefusalReason};
+use crate::request::{ClientRequest, Op};
 use crate::slab::Key;
 use crate::words::{self, Cause, Failure};
 
@@ -31,7 +32,7 @@ impl Upstream {
                     self.link.open(cx);
                 }
             }
-            UpstreamCommand::Call { client, request, message } => self.accept(client, request, message, cx),
+            UpstreamCommand::Call { client, request, call } => self.accept(client, request, call, cx),
             UpstreamCommand::Cancel { client, request, message } => self.cancel(client, request, &message, cx),
             UpstreamCommand::Reply { link, id, message } => {
                 match message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))])) {
@@ -56,95 +57,106 @@ impl Upstream {
                     self.drop_message(Method::Progress, Dropped::StaleProgress, cx);
                 }
             }
-            UpstreamCommand::Notice { client, message } if !self.is_for_server(client, message.method()) => {}
-            UpstreamCommand::Notice { message, .. } => {
-                self.session.learn_notice(&message);
+            UpstreamCommand::Initialized { client, message } => self.handle_initialized(client, &message, cx),
+            UpstreamCommand::Notice { message } => {
                 let method = message.method();
                 if self.link.is_up() && self.session.is_open() {
                     self.send_message(method, Spliced::whole(message.text().clone()), cx);
-                } else if method != Method::Initialized {
+                } else {
                     self.drop_message(method, Dropped::Undeliverable, cx);
-                } else if self.session.is_open() {
-                    // `initialized` is replayed with the handshake. Over HTTP the session would outlive the outage
-                    // without it, so it is dropped.
-                    self.forget_session(cx);
                 }
             }
             UpstreamCommand::Close { client } => self.abandon(client, cx),
         }
     }
 
-    pub(super) fn accept(&mut self, client: ClientId, request: Key, message: Message, cx: &mut Cx<'_>) {
-        if self.closing {
-            return self.reject(client, request, &message, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
+    /// Handles `initialized` of a client. It is sent once in a session.
+    fn handle_initialized(&mut self, client: ClientId, message: &Message, cx: &mut Cx<'_>) {
+        let is_own = self.session.is_of(client) && !self.session.has_initialized();
+        if self.session.was_initialized() && !is_own {
+            return;
         }
-        if self.answer_by_session(client, request, &message, cx)
-            || self.answer_early(client, request, &message, cx)
-            || self.answer_ping(client, request, &message, cx)
+        self.session.learn_initialized(message);
+        if self.link.is_up() && self.session.is_open() {
+            self.send_message(Method::Initialized, Spliced::whole(message.text().clone()), cx);
+        } else if self.session.is_open() {
+            // It is replayed with the handshake. Over HTTP the session would outlive the outage without it, so it is
+            // dropped.
+            self.forget_session(cx);
+        }
+    }
+
+    pub(super) fn accept(&mut self, client: ClientId, request: Key, asked: ClientRequest, cx: &mut Cx<'_>) {
+        if self.closing {
+            return self.reject(client, request, &asked, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
+        }
+        if self.answer_by_session(client, request, &asked, cx)
+            || self.answer_early(client, request, &asked, cx)
+            || self.answer_ping(client, request, &asked, cx)
         {
             return;
         }
-        if let Some((cause, why)) = self.login_rejection().filter(|_| message.method() != Method::Initialize) {
+        if let Some((cause, why)) = self.login_rejection().filter(|_| asked.op != Op::Initialize) {
             self.link.wake(cx);
-            return self.reject(client, request, &message, cause, why, cx);
+            return self.reject(client, request, &asked, cause, why, cx);
         }
         if self.link.is_parked() && !self.gate.is_isolated() {
             let why = self.link.failure_reason();
             self.link.wake(cx);
             // The call waits for the attempt that it has triggered.
             if self.link.is_parked() {
-                return self.reject(client, request, &message, Cause::Parked, why, cx);
+                return self.reject(client, request, &asked, Cause::Parked, why, cx);
             }
         }
-        if let Some((cause, why)) = self.rejection(client, &message, cx.now) {
-            return self.reject(client, request, &message, cause, why, cx);
+        if let Some((cause, why)) = self.rejection(client, &asked, cx.now) {
+            return self.reject(client, request, &asked, cause, why, cx);
         }
-        let is_subscription = message.method() == Method::SubscriptionsListen;
+        let is_subscription = asked.op == Op::Listen;
         if is_subscription && self.calls.subscriptions() >= defaults::SUBSCRIPTION_STREAMS {
             let why = RefusalReason::Subscriptions { limit: self.calls.subscriptions() }.into();
-            return self.reject(client, request, &message, Cause::Overloaded, why, cx);
+            return self.reject(client, request, &asked, Cause::Overloaded, why, cx);
         }
         let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
-        let limited_tool = self.gate.tool_limits.of(&message);
+        let limited_tool = self.gate.tool_limits.of(&asked);
         let tool_admits = limited_tool.as_ref().is_none_or(|it| self.has_place(it, cx.now));
         let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
-        let crosses = self.crosses_choice(client, &message) || self.crosses_handshake(client, &message);
+        let crosses = self.crosses_choice(client, &asked) || self.crosses_handshake(client, &asked);
         let may_go = is_free
-            && !self.waits_for_restore(&message)
+            && !self.waits_for_restore(&asked)
             && !crosses
             && self.gate.is_open(cx.now)
             && tool_admits
             && !probes_first;
         // A call waits for other reasons, too: the server may be away.
         if let Some(why) = limited_tool.as_ref().and_then(|it| self.full_queue_of(it)).filter(|_| !may_go) {
-            return self.reject(client, request, &message, Cause::Overloaded, why.into(), cx);
+            return self.reject(client, request, &asked, Cause::Overloaded, why.into(), cx);
         }
         let is_full = self.calls.waiting_count() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
         let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
         if is_full && evicted.is_none() {
             let why = RefusalReason::QueueFull { limit: self.calls.waiting_count() }.into();
-            return self.reject(client, request, &message, Cause::Overloaded, why, cx);
+            return self.reject(client, request, &asked, Cause::Overloaded, why, cx);
         }
-        let size = message.text().len();
+        let size = asked.message.text().len();
         if !cx.ledger.try_charge(size) {
             let why = RefusalReason::Memory { held: cx.ledger.held() }.into();
-            return self.reject(client, request, &message, Cause::Overloaded, why, cx);
+            return self.reject(client, request, &asked, Cause::Overloaded, why, cx);
         }
         if let Some(key) = evicted {
             let why = RefusalReason::Fairness { limit: self.calls.waiting_count() }.into();
             self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
-        let method = message.method();
+        let method = asked.method();
         // The name is searched once for all that depends on it.
-        let name = if method == Method::ToolsCall { message.get_str(&["name"]) } else { None };
-        let effect = self.tools.effect_of_named(&message, name.as_deref());
+        let name = asked.tool();
+        let effect = self.tools.effect_of_named(&asked, name.as_deref());
         let timeout = name.as_deref().and_then(|name| self.gate.deadlines.of_tool(name));
         let tool = name.as_deref().map(|name| self.tool_names.intern(name));
-        let grace = self.may_initialize_early(&message).then(|| cx.now + self.grace_of(&message));
-        let mut call = Call::new(Owner::Client { client, request }, message, effect, cx.now);
+        let grace = self.may_initialize_early(&asked).then(|| cx.now + self.grace_of(&asked));
+        let mut call = Call::new(Owner::Client { client, request }, asked, effect, cx.now);
         (call.timeout, call.grace, call.limited_tool) = (timeout, grace, limited_tool.clone());
         call.tool.clone_from(&tool);
-        let trace = TraceParent::of(&call.message);
+        let trace = TraceParent::of(&call.request.message);
         let Some(key) = self.calls.accept(call) else {
             cx.ledger.release(size);
             return;
@@ -163,9 +175,9 @@ impl Upstream {
     }
 
     /// Answers a client's ping while the server cannot: it tests the connection to Mendline.
-    fn answer_ping(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
+    fn answer_ping(&mut self, client: ClientId, request: Key, asked: &ClientRequest, cx: &mut Cx<'_>) -> bool {
         let is_away = !self.link.is_up() || self.availability.is_away() || self.login_rejection().is_some();
-        if message.method() != Method::Ping || !is_away || self.gate.is_isolated() {
+        if asked.op != Op::Ping || !is_away || self.gate.is_isolated() {
             return false;
         }
         let Some(answer) = empty_result() else { return false };
@@ -176,8 +188,8 @@ impl Upstream {
     }
 
     /// The time that the server has to answer the first handshake before it is answered provisionally.
-    fn grace_of(&self, handshake: &Message) -> Duration {
-        let client = handshake.get_str(&["clientInfo", "name"]).unwrap_or_default();
+    fn grace_of(&self, handshake: &ClientRequest) -> Duration {
+        let client = handshake.message.get_str(&["clientInfo", "name"]).unwrap_or_default();
         let is_impatient = client.get(..5).is_some_and(|name| name.eq_ignore_ascii_case("codex"));
         let has_failed = self.link.has_failed();
         match (has_failed, is_impatient) {
@@ -198,16 +210,16 @@ impl Upstream {
         &mut self,
         client: ClientId,
         request: Key,
-        message: &Message,
+        asked: &ClientRequest,
         cause: Cause,
         why: Reason,
         cx: &mut Cx<'_>,
     ) {
         // A shutdown has no end.
-        let retry_after = if self.closing { None } else { self.retry_hint(cause, message, cx.now) };
-        let (upstream, tool) = (self.id, self.tool_names.of(message));
+        let retry_after = if self.closing { None } else { self.retry_hint(cause, asked, cx.now) };
+        let (upstream, tool) = (self.id, self.tool_names.of(asked));
         let rejected = why.clone();
-        cx.emit(Event::CallRejected { upstream, client, method: message.method(), tool, cause, why: rejected });
+        cx.emit(Event::CallRejected { upstream, client, method: asked.method(), tool, cause, why: rejected });
         let needs_person = self.needs_person(cause);
         let failure = Failure {
             call: None,
@@ -217,10 +229,10 @@ impl Upstream {
             attempts: 0,
             retry_after: retry_after.filter(|_| !needs_person),
             upstream: self.config.name.clone(),
-            what: describe(message),
+            what: asked.describe(),
             why,
             needs_person,
-            modern: meta::is_modern(message),
+            modern: asked.is_modern(),
             form: self.config.failures,
         };
         cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
@@ -233,7 +245,7 @@ impl Upstream {
         let Some(call) = self.take(key, cx) else { return };
         let sent = matches!(call.state, State::Sent(_));
         cx.emit(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
-        let by_closing = self.http.is_some() && meta::is_modern(&call.message);
+        let by_closing = self.http.is_some() && call.request.is_modern();
         let may_notify = sent && !by_closing && self.link.is_up() && self.session.is_open();
         if let (true, Some(at)) = (may_notify, notice.find(&["requestId"])) {
             let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
@@ -251,7 +263,7 @@ impl Upstream {
             if !matches!(call.owner, Owner::Client { client: owner, .. } if owner == client) {
                 continue;
             }
-            if matches!(call.state, State::Sent(_)) && meta::is_modern(&call.message) {
+            if matches!(call.state, State::Sent(_)) && call.request.is_modern() {
                 self.cancel_upstream(key, "the client has gone", cx);
                 self.drop_exchange(key, cx);
             } else if let Some(call) = self.calls.get_mut(key) {

@@ -12,8 +12,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mendline_wire::{Message, Method};
-
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use crate::config::UpstreamConfig;
@@ -32,6 +30,7 @@ use crate::policy::tool_breakers::ToolBreakers;
 use crate::policy::tool_limits::ToolLimits;
 use crate::port::ClientId;
 use crate::reason::{Reason, RefusalReason};
+use crate::request::{ClientRequest, Op};
 use crate::timers::TimerId;
 use crate::words::Cause;
 
@@ -161,12 +160,17 @@ impl Gate {
     }
 
     /// The breaker that blocks this call, if one does.
-    pub(super) fn blocking_breaker(&self, message: &Message, call: Option<u64>, now: Moment) -> Option<Block<'_>> {
-        if self.all_closed() || (bypasses_breakers(message) && !self.is_isolated()) {
+    pub(super) fn blocking_breaker(
+        &self,
+        request: &ClientRequest,
+        call: Option<u64>,
+        now: Moment,
+    ) -> Option<Block<'_>> {
+        if self.all_closed() || (bypasses_breakers(request) && !self.is_isolated()) {
             return None;
         }
         let of_server = Some((&self.breaker, false));
-        let of_tool = self.tools.of(message).map(|breaker| (breaker, true));
+        let of_tool = self.tools.of(request).map(|breaker| (breaker, true));
         [of_server, of_tool].into_iter().flatten().find_map(|(breaker, of_tool)| {
             let tries = call.is_some_and(|call| breaker.is_tried_by(call));
             match breaker.admits(now) {
@@ -183,16 +187,16 @@ impl Gate {
 
 impl Upstream {
     /// The reason why a call is rejected, if it is.
-    pub(super) fn rejection(&self, client: ClientId, message: &Message, now: Moment) -> Option<(Cause, Reason)> {
-        if let Some(hold) = self.gate.blocking_breaker(message, None, now) {
+    pub(super) fn rejection(&self, client: ClientId, request: &ClientRequest, now: Moment) -> Option<(Cause, Reason)> {
+        if let Some(hold) = self.gate.blocking_breaker(request, None, now) {
             return Some((Cause::BreakerOpen, hold.reason().into()));
         }
-        let tool = self.gate.tool_limits.of(message);
+        let tool = self.gate.tool_limits.of(request);
         if self.gate.is_open(now) && tool.is_none() {
             return None;
         }
         let timeouts = &self.config.timeouts;
-        let most = self.gate.deadlines.of(message).unwrap_or(timeouts.call).min(timeouts.total).min(timeouts.recovery);
+        let most = self.gate.deadlines.of(request).unwrap_or(timeouts.call).min(timeouts.total).min(timeouts.recovery);
         if !self.gate.is_open(now) && self.gate.opens_at(self.ahead_of(client), now) > now + most {
             return Some((Cause::RateLimited, self.gate.reason(now).into()));
         }
@@ -224,14 +228,14 @@ impl Upstream {
     }
 
     /// The retry hint for this cause.
-    pub(super) fn retry_hint(&self, cause: Cause, message: &Message, now: Moment) -> Option<Duration> {
+    pub(super) fn retry_hint(&self, cause: Cause, request: &ClientRequest, now: Moment) -> Option<Duration> {
         let moment = Duration::from_secs(1);
         match cause {
             Cause::Parked | Cause::Unavailable => Some(self.link.retry_after(now).max(moment)),
-            Cause::BreakerOpen => self.gate.blocking_breaker(message, None, now).map_or(Some(moment), |hold| hold.wait),
+            Cause::BreakerOpen => self.gate.blocking_breaker(request, None, now).map_or(Some(moment), |hold| hold.wait),
             Cause::RateLimited if self.gate.pause.holds(now) => Some(self.gate.pause.hint(now)),
             Cause::RateLimited => {
-                let tool = self.gate.tool_limits.of(message);
+                let tool = self.gate.tool_limits.of(request);
                 let of_tool = tool.map(|it| self.gate.tool_limits.slot_after(&it, self.waiting_of(&it), now));
                 let of_server = (!self.gate.is_open(now)).then(|| self.gate.opens_at(self.calls.waiting_count(), now));
                 let at = of_tool.filter(|at| *at > now).max(of_server);
@@ -239,7 +243,7 @@ impl Upstream {
             }
             // The pause, if there is one.
             Cause::OutcomeUnknown if self.gate.pause.holds(now) => Some(self.gate.pause.hint(now)),
-            Cause::OutcomeUnknown => self.gate.blocking_breaker(message, None, now).and_then(|hold| hold.wait),
+            Cause::OutcomeUnknown => self.gate.blocking_breaker(request, None, now).and_then(|hold| hold.wait),
             Cause::Overloaded => Some(moment),
             _ => None,
         }
@@ -248,7 +252,7 @@ impl Upstream {
     /// Returns whether a breaker blocks this accepted call now.
     pub(super) fn is_blocked(&self, call: &Call, now: Moment) -> bool {
         matches!(call.owner, Owner::Client { .. })
-            && self.gate.blocking_breaker(&call.message, Some(call.name), now).is_some()
+            && self.gate.blocking_breaker(&call.request, Some(call.name), now).is_some()
     }
 
     /// Fails every unsent call that a breaker blocks.
@@ -261,7 +265,7 @@ impl Upstream {
             if matches!(call.state, State::Sent(_)) || matches!(call.owner, Owner::Us(_)) {
                 continue;
             }
-            if let Some(hold) = self.gate.blocking_breaker(&call.message, Some(call.name), cx.now) {
+            if let Some(hold) = self.gate.blocking_breaker(&call.request, Some(call.name), cx.now) {
                 let why = hold.reason().into();
                 self.fail(key, Cause::BreakerOpen, Outcome::NotSent, why, cx);
             }
@@ -306,6 +310,6 @@ impl Block<'_> {
 }
 
 /// Returns whether a call bypasses breakers.
-pub(super) fn bypasses_breakers(message: &Message) -> bool {
-    matches!(message.method(), Method::Ping | Method::SubscriptionsListen)
+pub(super) fn bypasses_breakers(request: &ClientRequest) -> bool {
+    matches!(request.op, Op::Ping | Op::Listen)
 }

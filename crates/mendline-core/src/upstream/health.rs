@@ -5,8 +5,6 @@
 //! client do not count. Calls are counted, not attempts. Every transition of a breaker is emitted here, and calls that it
 //! blocks are failed at once.
 
-use mendline_wire::Message;
-
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::gate::bypasses_breakers;
@@ -15,6 +13,7 @@ use crate::event::Event;
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
 use crate::policy::breaker::{Admission, Sign, Transition};
+use crate::request::ClientRequest;
 use crate::slab::Key;
 
 /// The health of the called tool.
@@ -27,7 +26,7 @@ pub enum Health {
 /// A call that failed without an answer.
 #[derive(Debug)]
 pub struct FailedCall {
-    message: Message,
+    request: ClientRequest,
     name: u64,
     sign: Sign,
     /// It was the trial of the tool's breaker.
@@ -41,16 +40,16 @@ impl Upstream {
             return;
         }
         let Some(call) = self.calls.get(key) else { return };
-        if bypasses_breakers(&call.message) {
+        if bypasses_breakers(&call.request) {
             return;
         }
-        let (message, name) = (call.message.clone(), call.name);
+        let (request, name) = (call.request.clone(), call.name);
         if self.gate.breaker.admits(cx.now) == Admission::Trial {
             let transition = self.gate.breaker.begin_trial(name);
             self.emit_transition(None, transition, cx);
         }
-        if self.gate.tools.of(&message).is_some_and(|tool| tool.admits(cx.now) == Admission::Trial)
-            && let Some((tool, transition)) = self.gate.tools.begin_trial(&message, name)
+        if self.gate.tools.of(&request).is_some_and(|tool| tool.admits(cx.now) == Admission::Trial)
+            && let Some((tool, transition)) = self.gate.tools.begin_trial(&request, name)
         {
             self.emit_transition(Some(tool), Some(transition), cx);
         }
@@ -59,11 +58,11 @@ impl Upstream {
     /// Records a call that failed for its tool's sake: an available server did not answer it. A connection that broke
     /// under several calls counts once.
     pub(super) fn note_failed_call(&mut self, failed: &FailedCall, cx: &mut Cx<'_>) {
-        let FailedCall { message, name, sign, was_trial } = failed;
+        let FailedCall { request, name, sign, was_trial } = failed;
         let tools = &mut self.gate.tools;
         let noted = match was_trial {
-            true => tools.note_trial(message, *sign, cx.now, cx.rng),
-            false => tools.note(message, *name, *sign, cx.now, cx.rng),
+            true => tools.note_trial(request, *sign, cx.now, cx.rng),
+            false => tools.note(request, *name, *sign, cx.now, cx.rng),
         };
         if let Some((tool, transition)) = noted {
             self.emit_transition(Some(tool), Some(transition), cx);
@@ -78,8 +77,8 @@ impl Upstream {
             (Outcome::Unknown, _) => Sign::Failed(call.attempt_started, now),
             _ => return None,
         };
-        let was_trial = self.gate.tools.of(&call.message).is_some_and(|breaker| breaker.is_tried_by(call.name));
-        Some(FailedCall { message: call.message.clone(), name: call.name, sign, was_trial })
+        let was_trial = self.gate.tools.of(&call.request).is_some_and(|breaker| breaker.is_tried_by(call.name));
+        Some(FailedCall { request: call.request.clone(), name: call.name, sign, was_trial })
     }
 
     /// Records an answered call: the answer decides about its tool.
@@ -103,7 +102,7 @@ impl Upstream {
 
     fn note_tool(&mut self, key: Key, sign: Sign, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key) else { return };
-        if let Some((tool, transition)) = self.gate.tools.note(&call.message, call.name, sign, cx.now, cx.rng) {
+        if let Some((tool, transition)) = self.gate.tools.note(&call.request, call.name, sign, cx.now, cx.rng) {
             self.emit_transition(Some(tool), Some(transition), cx);
         }
     }
@@ -126,7 +125,7 @@ impl Upstream {
 
 /// Returns whether the result of a call is a sign of the server's health.
 fn is_counted(call: &Call) -> bool {
-    matches!(call.owner, Owner::Client { .. }) && !bypasses_breakers(&call.message)
+    matches!(call.owner, Owner::Client { .. }) && !bypasses_breakers(&call.request)
 }
 
 fn counts(call: &Call) -> bool {

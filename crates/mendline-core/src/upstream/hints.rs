@@ -7,19 +7,19 @@
 //!
 //! After a `list_changed` the tools are listed without a failure, too, unless the client does it within a second.
 
-use mendline_wire::{Kind, Message, Method, meta};
+use mendline_wire::{Kind, Message};
 
 use super::Upstream;
 use super::call::{AwaitedHints, Owner};
 use super::http::params;
 use super::internal::InternalRequest;
-use super::lists::ListKind;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Event;
 use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::policy::effect::Effect;
+use crate::request::{ClientRequest, ListKind, Op};
 use crate::slab::Key;
 use crate::timers::TimerId;
 
@@ -40,15 +40,15 @@ impl Upstream {
     pub(super) fn lacks_hints(&mut self, key: Key) -> bool {
         let Some(call) = self.calls.get_mut(key) else { return false };
         let depends = matches!(call.owner, Owner::Client { .. })
-            && call.method() == Method::ToolsCall
+            && call.request.op == Op::CallTool
             && call.effect == Effect::Unsafe
             && call.policy(&self.config).trust_hints
             && !call.is_looked_up;
         if !depends {
             return false;
         }
-        if self.tools.knows(&call.message) {
-            call.effect = self.tools.effect_of(&call.message);
+        if self.tools.knows(&call.request) {
+            call.effect = self.tools.effect_of(&call.request);
             return false;
         }
         true
@@ -79,8 +79,8 @@ impl Upstream {
         if !is_needed || !self.is_open() || self.gate.is_paused(cx.now) || self.runs(InternalRequest::Hints) {
             return;
         }
-        let request = match call.filter(|call| meta::is_modern(&call.message)) {
-            Some(call) => params::list_tools(&call.message, None),
+        let request = match call.filter(|call| call.request.is_modern()) {
+            Some(call) => params::list_tools(&call.request, None),
             // Without a session only a modern request can be sent.
             None if self.session.was_initialized() || call.is_some() => params::in_session("tools/list", None),
             None => None,
@@ -91,7 +91,7 @@ impl Upstream {
         self.request_hints(request, cx);
     }
 
-    fn request_hints(&mut self, request: Option<Message>, cx: &mut Cx<'_>) {
+    fn request_hints(&mut self, request: Option<ClientRequest>, cx: &mut Cx<'_>) {
         match request {
             Some(request) => {
                 self.hints.pages += 1;
@@ -102,13 +102,13 @@ impl Upstream {
     }
 
     /// Handles a page of the tools. After the last one the waiting calls are decided.
-    pub(super) fn hints_answered(&mut self, request: &Message, page: &Message, cx: &mut Cx<'_>) {
+    pub(super) fn hints_answered(&mut self, request: &ClientRequest, page: &Message, cx: &mut Cx<'_>) {
         if page.kind() == Kind::Error {
             return self.hints_unreadable(cx);
         }
         self.tools.learn(page, self.hints.pages == 1);
         match page.get_str(&["nextCursor"]).filter(|_| self.hints.pages < defaults::LOOKUP_PAGES) {
-            Some(cursor) if meta::is_modern(request) => {
+            Some(cursor) if request.is_modern() => {
                 let request = params::list_tools(request, Some(&cursor));
                 self.request_hints(request, cx);
             }
@@ -137,7 +137,7 @@ impl Upstream {
         for key in self.calls.take_waiting(|call| call.awaited_hints.is_some()) {
             let Some(call) = self.calls.get_mut(key) else { continue };
             let Some(awaited) = call.awaited_hints.take() else { continue };
-            call.effect = self.tools.effect_of(&call.message);
+            call.effect = self.tools.effect_of(&call.request);
             call.is_looked_up = true;
             let AwaitedHints { evidence, not_before, why, incident } = *awaited;
             self.resend_or_count(key, evidence, not_before.max(cx.now), why, incident, cx);

@@ -35,7 +35,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mendline_wire::{Method, headers, meta};
+use mendline_wire::headers;
 
 use self::detection::Detection;
 pub(super) use self::detection::{LookFor, denies_transport};
@@ -56,6 +56,7 @@ use crate::defaults;
 use crate::event::LinkState;
 use crate::port::{ExchangeId, HttpRequest, Output, Reuse, UpstreamId, Verb};
 use crate::reason::Reason;
+use crate::request::Op;
 use crate::slab::Key;
 use crate::timers::TimerId;
 
@@ -320,9 +321,9 @@ impl Upstream {
 
     /// Returns whether a handshake is in flight: it is the probe.
     fn handshake_in_flight(&self) -> bool {
-        self.calls.iter().any(|(_, call)| {
-            call.method() == Method::Initialize && matches!(call.state, State::Queued | State::Sent(_))
-        })
+        self.calls
+            .iter()
+            .any(|(_, call)| call.request.op == Op::Initialize && matches!(call.state, State::Queued | State::Sent(_)))
     }
 
     /// Makes exchanges of the queued messages, within their limits.
@@ -356,14 +357,15 @@ impl Upstream {
 
     fn post_call(&mut self, key: Key, cx: &mut Cx<'_>) {
         let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
-        if call.method() == Method::Initialize {
+        if call.request.op == Op::Initialize {
             http.early_session = None;
         }
-        let headers = if meta::is_modern(&call.message) {
-            let derived = headers::derive(&call.message).into_iter().map(|(name, value)| (name.into(), value.into()));
-            derived.chain(http.params.headers(&call.message)).collect()
+        let headers = if call.request.is_modern() {
+            let derived =
+                headers::derive(&call.request.message).into_iter().map(|(name, value)| (name.into(), value.into()));
+            derived.chain(http.params.headers(&call.request)).collect()
         } else {
-            http.session_headers(call.method() == Method::Initialize)
+            http.session_headers(call.request.op == Op::Initialize)
         };
         call.state = State::Sent(SentOver::Exchange);
         call.attempts += 1;

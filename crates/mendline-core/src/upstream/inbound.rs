@@ -24,6 +24,7 @@ use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::{LinkId, Written};
 use crate::reason::{HandshakeError, LossReason, Reason};
+use crate::request::Op;
 use crate::slab::Key;
 use crate::words::{self, Cause};
 
@@ -91,7 +92,7 @@ impl Upstream {
         }
         let Some(call) = self.take(key, cx) else { return };
         match call.owner {
-            Owner::Us(internal) => self.internal_answered(internal, &call.message, &message, cx),
+            Owner::Us(internal) => self.internal_answered(internal, &call.request, &message, cx),
             Owner::Client { client, request } => {
                 self.budget.earn();
                 self.note_admitted();
@@ -102,8 +103,8 @@ impl Upstream {
                 self.silence.note_answer(call.tool.as_ref(), cx.now.since(call.attempt_started));
                 if !is_error {
                     self.learn(&call, &message, cx);
-                } else if call.method() == Method::Discover {
-                    self.cache(&call.message, &message, cx);
+                } else if call.request.op == Op::Discover {
+                    self.cache(&call.request, &message, cx);
                 }
                 cx.emit(Event::CallAnswered {
                     upstream: self.id,
@@ -157,7 +158,7 @@ impl Upstream {
         let is_served = self
             .calls
             .get(key)
-            .is_some_and(|call| matches!(call.owner, Owner::Client { .. }) && call.method() != Method::Initialize);
+            .is_some_and(|call| matches!(call.owner, Owner::Client { .. }) && call.request.op != Op::Initialize);
         if self.http.is_none() && reports_dead_connection(answer) {
             self.dead_connection_answers += 1;
             self.link.note_unhealthy();
@@ -169,7 +170,7 @@ impl Upstream {
 
     /// The health of the tool that gave this answer. Errors of the client say nothing about it.
     fn health_of_tool(&self, key: Key, answer: &Message) -> Option<Health> {
-        let is_counted = || self.calls.get(key).is_some_and(|call| self.gate.tools.counts_tool_errors(&call.message));
+        let is_counted = || self.calls.get(key).is_some_and(|call| self.gate.tools.counts_tool_errors(&call.request));
         match answer.kind() {
             Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Unhealthy),
             _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Unhealthy),
@@ -256,28 +257,28 @@ impl Upstream {
             Method::Initialize => {
                 self.provisional_handshake = None;
                 self.is_initialized_once = true;
-                self.cache_handshake(&call.message, answer, cx);
-                self.session.learn_handshake(call.client(), call.message.clone(), answer.clone());
+                self.cache_handshake(&call.request, answer, cx);
+                self.session.learn_handshake(call.client(), call.request.clone(), answer.clone());
                 self.lists.clear();
             }
             Method::ToolsCall => {}
             method => {
                 if method == Method::ToolsList && self.config.trust_hints {
-                    self.tools.learn(answer, call.message.find(&["cursor"]).is_none());
+                    self.tools.learn(answer, call.request.message.find(&["cursor"]).is_none());
                     self.note_hints(cx);
                 }
                 let are_several = self.clients.are_several();
-                let changed = self.lists.learn(&call.message, answer, call.attempt_started, are_several);
+                let changed = self.lists.learn(&call.request, answer, call.attempt_started, are_several);
                 if let (Some(kind), Some(reader)) = (changed, call.client()) {
                     self.notify_others(reader, kind, cx);
                 }
-                self.cache(&call.message, answer, cx);
-                self.session.learn(&call.message);
+                self.cache(&call.request, answer, cx);
+                self.session.learn(&call.request);
                 if let Some(client) = call.client() {
-                    self.clients.learn(client, &call.message);
-                    self.keep_choices(Some(client), &call.message, cx);
+                    self.clients.learn(client, &call.request);
+                    self.keep_choices(Some(client), &call.request, cx);
                 }
-                self.supersede(&call.message);
+                self.supersede(&call.request);
             }
         }
     }
@@ -307,8 +308,7 @@ impl Upstream {
             return self.drop_message(Method::Cancelled, Dropped::Unknown, cx);
         };
         let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
-        let listens =
-            |call: &Call| call.method() == Method::SubscriptionsListen && matches!(call.state, State::Sent(_));
+        let listens = |call: &Call| call.request.op == Op::Listen && matches!(call.state, State::Sent(_));
         if let Some(key) = key.filter(|key| self.calls.get(*key).is_some_and(listens)) {
             if let Some(call) = self.take(key, cx)
                 && let Owner::Client { client, request } = call.owner
@@ -356,7 +356,7 @@ impl Upstream {
     pub(super) fn handle_unreadable(&mut self, id: Option<Id>, what: &str, cx: &mut Cx<'_>) {
         cx.emit(Event::OutputSkipped { upstream: self.id, text: what.to_owned() });
         let Some((key, call)) = self.find_named(id).and_then(|key| Some((key, self.calls.get(key)?))) else { return };
-        let is_initialize = call.method() == Method::Initialize;
+        let is_initialize = call.request.op == Op::Initialize;
         let not_before = cx.now + backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
         self.settle(key, Evidence { written: Written::Whole, reply: Reply::Unreadable }, not_before, cx);
         if is_initialize {
@@ -441,7 +441,7 @@ fn answered(call: &Call, answer: &Message) -> Answered {
         return Answered::Error(error_code(answer).unwrap_or_default());
     }
     // A cheap search first: few results have the member.
-    let is_tool = call.method() == Method::ToolsCall;
+    let is_tool = call.request.op == Op::CallTool;
     let may_be_error = is_tool && IS_ERROR.find(answer.text()).is_some();
     if may_be_error && answer.get(&["isError"]) == Some(b"true") { Answered::ToolError } else { Answered::Ok }
 }

@@ -8,18 +8,18 @@
 //! - the *ping* that tests an idle connection (see [`super::keepalive`]), and the one that confirms the loss of a
 //!   session.
 
-use mendline_wire::{Kind, Message, Method};
+use mendline_wire::{Kind, Message};
 
 use super::Upstream;
 use super::call::{Call, Owner};
 use super::exchange::{Exchange, Verdict};
 use super::http::Refusal;
 use super::link::EndedBy;
-use super::lists::ListKind;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::event::{Event, LinkState};
 use crate::reason::{HandshakeError, Reason};
+use crate::request::{ClientRequest, ListKind, Op};
 use crate::slab::Key;
 
 /// The purpose of an internal request.
@@ -56,10 +56,10 @@ impl InternalRequest {
 
 impl Upstream {
     /// Queues an internal request for the link that is up or being probed.
-    pub(super) fn send_internal(&mut self, internal: InternalRequest, message: Message, cx: &mut Cx<'_>) {
-        let effect = self.tools.effect_of(&message);
-        cx.ledger.charge(message.text().len());
-        let mut call = Call::new(Owner::Us(internal), message, effect, cx.now);
+    pub(super) fn send_internal(&mut self, internal: InternalRequest, request: ClientRequest, cx: &mut Cx<'_>) {
+        let effect = self.tools.effect_of(&request);
+        cx.ledger.charge(request.message.text().len());
+        let mut call = Call::new(Owner::Us(internal), request, effect, cx.now);
         let has_started = self.is_initialized_once || self.link.slowest_start().is_some();
         call.is_repeated = has_started && self.link.starts_within(self.config.timeouts.handshake_again);
         let Some(key) = self.calls.add_internal(call) else { return };
@@ -87,7 +87,7 @@ impl Upstream {
     pub(super) fn internal_answered(
         &mut self,
         internal: InternalRequest,
-        request: &Message,
+        request: &ClientRequest,
         answer: &Message,
         cx: &mut Cx<'_>,
     ) {
@@ -108,7 +108,7 @@ impl Upstream {
 
     /// Handles an internal request without an answer on a link that may be up.
     pub(super) fn internal_lost(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
-        let Some(Call { owner: Owner::Us(internal), message, .. }) = self.take(key, cx) else { return };
+        let Some(Call { owner: Owner::Us(internal), request, .. }) = self.take(key, cx) else { return };
         match internal {
             // A handshake belongs to its link; the next link gets its own.
             InternalRequest::Handshake => {}
@@ -117,13 +117,13 @@ impl Upstream {
             InternalRequest::Hints => self.hints_unreadable(cx),
             InternalRequest::Silence => self.ping_again_later(cx),
             InternalRequest::Restore => {
-                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
+                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: request.method(), why });
                 // The client relies on it, so it is sent again, one at a time, after another answer.
-                self.to_restore.push_back(message);
+                self.to_restore.push_back(request);
                 self.restore_lost = true;
             }
             InternalRequest::List(kind) => {
-                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: message.method(), why });
+                cx.emit(Event::InternalRequestFailed { upstream: self.id, method: request.method(), why });
                 self.page_lost(kind, cx);
             }
             InternalRequest::Ping => self.ping_missed(cx),
@@ -225,65 +225,56 @@ impl Upstream {
             if !self.session.is_initialized() || !self.link.is_up() {
                 return;
             }
-            let Some(message) = self.to_restore.pop_front() else { return };
-            self.send_internal(InternalRequest::Restore, message, cx);
+            let Some(request) = self.to_restore.pop_front() else { return };
+            self.send_internal(InternalRequest::Restore, request, cx);
         }
     }
 
     /// Returns whether a request sets state in the server: the log level or a subscription.
-    pub(super) fn is_state(&self, call: &Message) -> bool {
-        let is_kept = matches!(
-            call.method(),
-            Method::LoggingSetLevel | Method::ResourcesSubscribe | Method::ResourcesUnsubscribe
-        );
-        is_kept && self.session.was_initialized()
+    pub(super) fn is_state(&self, call: &ClientRequest) -> bool {
+        call.op.sets_state() && self.session.was_initialized()
     }
 
     /// The state-setting message of this client's call, if it is one.
-    pub(super) fn state_in(&self, key: Key) -> Option<Message> {
+    pub(super) fn state_in(&self, key: Key) -> Option<ClientRequest> {
         let call = self.calls.get(key).filter(|call| matches!(call.owner, Owner::Client { .. }))?;
-        Some(call.message.clone()).filter(|message| self.is_state(message))
+        Some(call.request.clone()).filter(|request| self.is_state(request))
     }
 
     /// Restores a state in the new session that an ended session confirmed too late.
-    pub(super) fn restore_again(&mut self, confirmed: Message, cx: &mut Cx<'_>) {
+    pub(super) fn restore_again(&mut self, confirmed: ClientRequest, cx: &mut Cx<'_>) {
         self.to_restore.push_back(confirmed);
         self.restore(cx);
     }
 
     /// Returns whether this call must wait until the state is restored: an old choice of the client must not overwrite
     /// a new one.
-    pub(super) fn waits_for_restore(&self, call: &Message) -> bool {
+    pub(super) fn waits_for_restore(&self, call: &ClientRequest) -> bool {
         self.is_state(call)
             && (self.runs(InternalRequest::Restore) || (!self.to_restore.is_empty() && !self.restore_lost))
             && self.session.is_initialized()
     }
 
     /// Drops a pending restore that a new choice of the client replaces.
-    pub(super) fn supersede(&mut self, call: &Message) {
+    pub(super) fn supersede(&mut self, call: &ClientRequest) {
         if self.is_state(call) {
-            let subject = subject(call);
-            self.to_restore.retain(|it| self::subject(it) != subject);
+            let uri = call.uri();
+            self.to_restore.retain(|it| it.uri() != uri);
         }
     }
 
     /// Handles the answer to a restore request.
-    fn restored(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    fn restored(&mut self, request: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
         if answer.kind() == Kind::Error {
             let message = answer.get_str(&["message"]).unwrap_or_default();
             let why = Reason::ErrorBody { message: cx.quote.quote(message.as_bytes(), defaults::QUOTED) };
             cx.emit(Event::InternalRequestFailed { upstream: self.id, method: request.method(), why });
             self.session.forget_subscription(request);
-        } else if request.method() == Method::ResourcesSubscribe {
+        } else if request.op == Op::Subscribe {
             self.notify_updated(request, cx);
         } else {
             self.keep_choices(None, request, cx);
         }
         self.restore(cx);
     }
-}
-
-/// The subject of a request: the log level or a resource.
-pub(super) fn subject(call: &Message) -> Option<String> {
-    call.get_str(&["uri"]).map(std::borrow::Cow::into_owned)
 }

@@ -19,6 +19,7 @@ use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::moment::Moment;
 use crate::reason::{LossReason, Reason};
+use crate::request::ClientRequest;
 use crate::timers::TimerId;
 
 /// The keep-alive state of a link.
@@ -172,7 +173,7 @@ impl Upstream {
 }
 
 /// A ping of Mendline.
-pub(super) fn ping() -> Option<Message> {
+pub(super) fn ping() -> Option<ClientRequest> {
     const PING: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#;
-    Message::parse(Bytes::from_static(PING)).ok()
+    Message::parse(Bytes::from_static(PING)).ok().map(ClientRequest::new)
 }

@@ -7,87 +7,12 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use mendline_wire::{Message, Method, Value, meta};
+use mendline_wire::{Message, Value, meta};
 
 use crate::defaults;
 use crate::moment::Moment;
+use crate::request::{ClientRequest, ListKind};
 use crate::timers::TimerId;
-
-/// A kind of list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListKind {
-    Tools,
-    Prompts,
-    Resources,
-    Templates,
-}
-
-impl ListKind {
-    pub const ALL: [ListKind; 4] = [ListKind::Tools, ListKind::Prompts, ListKind::Resources, ListKind::Templates];
-
-    pub fn of(method: Method) -> Option<ListKind> {
-        ListKind::ALL.into_iter().find(|kind| kind.method() == method)
-    }
-
-    pub fn method(self) -> Method {
-        match self {
-            ListKind::Tools => Method::ToolsList,
-            ListKind::Prompts => Method::PromptsList,
-            ListKind::Resources => Method::ResourcesList,
-            ListKind::Templates => Method::ResourcesTemplatesList,
-        }
-    }
-
-    /// The member of the answer that holds the entries.
-    pub fn member(self) -> &'static str {
-        match self {
-            ListKind::Tools => "tools",
-            ListKind::Prompts => "prompts",
-            ListKind::Resources => "resources",
-            ListKind::Templates => "resourceTemplates",
-        }
-    }
-
-    /// The member of an entry that names it.
-    fn name(self) -> &'static str {
-        match self {
-            ListKind::Tools | ListKind::Prompts => "name",
-            ListKind::Resources => "uri",
-            ListKind::Templates => "uriTemplate",
-        }
-    }
-
-    /// The filter of a modern subscription for its changes.
-    pub fn filter(self) -> &'static str {
-        match self {
-            ListKind::Tools => "toolsListChanged",
-            ListKind::Prompts => "promptsListChanged",
-            ListKind::Resources | ListKind::Templates => "resourcesListChanged",
-        }
-    }
-
-    /// The notification of its changes.
-    pub fn changed(self) -> Method {
-        match self {
-            ListKind::Tools => Method::ToolsListChanged,
-            ListKind::Prompts => Method::PromptsListChanged,
-            ListKind::Resources | ListKind::Templates => Method::ResourcesListChanged,
-        }
-    }
-
-    /// The list that collects the notifications of its changes.
-    pub fn reporting(self) -> ListKind {
-        match self {
-            ListKind::Templates => ListKind::Resources,
-            kind => kind,
-        }
-    }
-
-    /// The lists whose changes this notification reports.
-    pub fn reported_by(notice: Method) -> impl Iterator<Item = ListKind> {
-        ListKind::ALL.into_iter().filter(move |kind| kind.changed() == notice)
-    }
-}
 
 /// The entries of a list as checksums of name and content.
 #[derive(Clone, Debug, Default)]
@@ -168,7 +93,7 @@ pub struct List {
     /// As it is being read again …
     pub read_again: Content,
     /// … with the requests and answers so far.
-    pub pages_read: Vec<(Message, Message)>,
+    pub pages_read: Vec<(ClientRequest, Message)>,
     pub due: Option<ReadAgain>,
     /// The list is not read before this time.
     pub not_before: Option<Moment>,
@@ -179,7 +104,7 @@ pub struct List {
     /// The content that was reported to the client, which has not read it.
     pub reported: Option<Content>,
     /// The request of a modern client: it is needed to read the list again.
-    pub request: Option<Message>,
+    pub request: Option<ClientRequest>,
     /// The pages after the cached page that the client read first, with their cursors.
     rest: Vec<(String, Message)>,
     /// A change that no subscription covers yet.
@@ -255,20 +180,20 @@ impl Lists {
     /// complete and differs from that of the other clients.
     pub fn learn(
         &mut self,
-        call: &Message,
+        call: &ClientRequest,
         answer: &Message,
         requested: Moment,
         are_several: bool,
     ) -> Option<ListKind> {
-        let kind = ListKind::of(call.method())?;
-        let goes_on = call.find(&["cursor"]).is_some();
+        let kind = call.op.list()?;
+        let goes_on = call.message.find(&["cursor"]).is_some();
         let list = self.of(kind);
         if !goes_on {
             list.before = list.seen.clone().filter(|_| are_several);
             list.rest.clear();
             list.unannounced = false;
             list.reported = None;
-            list.request = meta::is_modern(call).then(|| call.clone());
+            list.request = call.is_modern().then(|| call.clone());
             // A change that was reported after the request may be missing in this answer.
             if list.notices.last.is_none_or(|last| last < requested) {
                 list.settle();
@@ -285,11 +210,11 @@ impl Lists {
     }
 
     /// Records a cached page that the client has read.
-    pub fn learn_from_cache(&mut self, kind: ListKind, call: &Message, answer: &Message) {
-        let goes_on = call.find(&["cursor"]).is_some();
+    pub fn learn_from_cache(&mut self, kind: ListKind, call: &ClientRequest, answer: &Message) {
+        let goes_on = call.message.find(&["cursor"]).is_some();
         let list = self.of(kind);
         if !goes_on {
-            list.request = meta::is_modern(call).then(|| call.clone());
+            list.request = call.is_modern().then(|| call.clone());
         }
         list.add(kind, goes_on, answer);
         list.due = Some(ReadAgain::Outage);

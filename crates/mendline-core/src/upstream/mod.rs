@@ -76,6 +76,7 @@ use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{Ending, Exit, LinkId, Pipe, SpawnError, UpstreamId, Written};
 use crate::reason::{ConnectivityChange, HandshakeError, LossReason, Reason};
+use crate::request::ClientRequest;
 use crate::slab;
 
 /// One configured server.
@@ -92,7 +93,7 @@ pub struct Upstream {
     http: Option<Http>,
     tools: Tools,
     /// The state that is still to be restored in the new session.
-    to_restore: VecDeque<Message>,
+    to_restore: VecDeque<ClientRequest>,
     /// A restore request was lost.
     restore_lost: bool,
     /// The lists that clients have read.
@@ -351,11 +352,11 @@ impl Upstream {
         self.link.is_over() && self.http.as_ref().is_none_or(|http| http.open() == 0)
     }
 
-    fn replay(&mut self, handshake: Message, cx: &mut Cx<'_>) {
+    fn replay(&mut self, handshake: ClientRequest, cx: &mut Cx<'_>) {
         self.send_internal(InternalRequest::Handshake, handshake, cx);
     }
 
-    fn finish_replay(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    fn finish_replay(&mut self, handshake: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
         let Some(link) = self.link.current() else { return };
         if answer.kind() == Kind::Error {
             let message = answer.get_str(&["message"]).unwrap_or_default();

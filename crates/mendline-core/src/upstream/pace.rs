@@ -119,7 +119,7 @@ impl Upstream {
     pub(super) fn reason_not_to_wait(&self, key: Key, lost: Evidence, now: Moment) -> Option<(Cause, Option<Reason>)> {
         let call = self.calls.get(key)?;
         let is_unsent = lost.outcome() == Outcome::NotSent;
-        if let Some(hold) = self.gate.blocking_breaker(&call.message, Some(call.name), now) {
+        if let Some(hold) = self.gate.blocking_breaker(&call.request, Some(call.name), now) {
             Some(if is_unsent { (Cause::BreakerOpen, Some(hold.reason().into())) } else { (cause_of(lost), None) })
         } else if self.is_too_late(call) {
             Some(if is_unsent {

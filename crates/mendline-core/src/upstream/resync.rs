@@ -22,12 +22,13 @@ use super::Upstream;
 use super::call::{Call, Owner};
 use super::http::params;
 use super::internal::InternalRequest;
-use super::lists::{ListKind, ReadAgain};
+use super::lists::ReadAgain;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::dispatch::ClientEvent;
 use crate::event::{Event, HiddenChange};
 use crate::port::ClientId;
+use crate::request::{ClientRequest, ListKind};
 use crate::slab::Key;
 
 impl Upstream {
@@ -71,7 +72,7 @@ impl Upstream {
     }
 
     /// Handles a page that is read again. As many pages are read as the client has read.
-    pub(super) fn page_read(&mut self, kind: ListKind, request: &Message, page: &Message, cx: &mut Cx<'_>) {
+    pub(super) fn page_read(&mut self, kind: ListKind, request: &ClientRequest, page: &Message, cx: &mut Cx<'_>) {
         if page.kind() == Kind::Error {
             return self.page_unreadable(kind, cx);
         }
@@ -253,8 +254,8 @@ impl Upstream {
     }
 
     /// Notifies the clients that a subscribed resource may have changed during the outage.
-    pub(super) fn notify_updated(&mut self, subscribe: &Message, cx: &mut Cx<'_>) {
-        let Some(uri) = subscribe.get_str(&["uri"]) else { return };
+    pub(super) fn notify_updated(&mut self, subscribe: &ClientRequest, cx: &mut Cx<'_>) {
+        let Some(uri) = subscribe.message.get_str(&["uri"]) else { return };
         let notice = json!({
             "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri },
         });
@@ -286,7 +287,7 @@ impl Upstream {
                 notices.push(json!({ "jsonrpc": "2.0", "method": name, "params": { "_meta": no_subscription() } }));
             }
         }
-        for uri in call.message.elements(&["notifications", "resourceSubscriptions"]) {
+        for uri in call.request.message.elements(&["notifications", "resourceSubscriptions"]) {
             if let Some(uri) = uri.as_str() {
                 notices.push(json!({
                     "jsonrpc": "2.0", "method": "notifications/resources/updated",

@@ -8,10 +8,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mendline_wire::{Message, Method};
+use mendline_wire::Message;
 
 use crate::defaults;
 use crate::port::ClientId;
+use crate::request::{ClientRequest, Op};
 
 /// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,16 +31,16 @@ pub enum State {
 #[derive(Debug)]
 pub struct Session {
     state: State,
-    handshake: Option<Message>,
+    handshake: Option<ClientRequest>,
     initialized: Option<Message>,
     /// The client whose handshake it is; `None` if it was restored.
     client: Option<ClientId>,
     /// The last answer to it, of the server or of Mendline.
     answer: Option<Message>,
     /// The request that set the log level, as last confirmed.
-    level: Option<Message>,
+    level: Option<ClientRequest>,
     /// The confirmed subscriptions, by resource.
-    subscriptions: BTreeMap<String, Message>,
+    subscriptions: BTreeMap<String, ClientRequest>,
 }
 
 impl Session {
@@ -91,44 +92,43 @@ impl Session {
     }
 
     /// The requests that restore the state after a re-initialization.
-    pub fn to_restore(&self) -> VecDeque<Message> {
+    pub fn to_restore(&self) -> VecDeque<ClientRequest> {
         self.level.iter().chain(self.subscriptions.values()).cloned().collect()
     }
 
     /// Records a confirmed log level or subscription.
-    pub fn learn(&mut self, call: &Message) {
-        let uri = || call.get_str(&["uri"]).map(std::borrow::Cow::into_owned);
-        match call.method() {
-            Method::LoggingSetLevel => self.level = Some(call.clone()),
-            Method::ResourcesSubscribe if self.subscriptions.len() < defaults::SUBSCRIPTIONS => {
-                self.subscriptions.extend(uri().map(|uri| (uri, call.clone())));
+    pub fn learn(&mut self, call: &ClientRequest) {
+        match call.op {
+            Op::SetLevel => self.level = Some(call.clone()),
+            Op::Subscribe if self.subscriptions.len() < defaults::SUBSCRIPTIONS => {
+                self.subscriptions.extend(call.uri().map(|uri| (uri, call.clone())));
             }
-            Method::ResourcesUnsubscribe => drop(uri().and_then(|uri| self.subscriptions.remove(&uri))),
+            Op::Unsubscribe => drop(call.uri().and_then(|uri| self.subscriptions.remove(&uri))),
             _ => {}
         }
     }
 
     /// Drops a subscription that the server refused.
-    pub fn forget_subscription(&mut self, call: &Message) {
-        if let Some(uri) = call.get_str(&["uri"]) {
-            self.subscriptions.remove(uri.as_ref());
+    pub fn forget_subscription(&mut self, call: &ClientRequest) {
+        if let Some(uri) = call.uri() {
+            self.subscriptions.remove(&uri);
         }
     }
 
     /// Starts the session on a new link. Returns the handshake to replay, if there is one.
-    pub fn begin(&mut self) -> Option<Message> {
+    pub fn begin(&mut self) -> Option<ClientRequest> {
         let handshake = self.handshake.clone();
         self.state = if handshake.is_some() { State::Handshake } else { State::New };
         handshake
     }
 
     /// Returns the handshake to replay if the session is lost; it counts as in flight from then on.
-    pub fn reinitialize(&mut self) -> Option<Message> {
+    pub fn reinitialize(&mut self) -> Option<ClientRequest> {
         if self.state == State::Lost { self.begin() } else { None }
     }
 
     /// The kept handshake.
-    pub fn handshake(&self) -> Option<Message> {
+    pub fn handshake(&self) -> Option<ClientRequest> {
         self.handshake.clone()
     }
 
@@ -149,7 +149,7 @@ impl Session {
     }
 
     /// Records the client's handshake after its successful answer, for replays.
-    pub fn learn_handshake(&mut self, client: Option<ClientId>, handshake: Message, answer: Message) {
+    pub fn learn_handshake(&mut self, client: Option<ClientId>, handshake: ClientRequest, answer: Message) {
         self.state = State::Ready;
         self.handshake = Some(handshake);
         (self.client, self.answer) = (client, Some(answer));
@@ -159,21 +159,19 @@ impl Session {
     }
 
     /// Records a handshake that was answered from the cache or provisionally: the server still has to be initialized.
-    pub fn keep(&mut self, client: ClientId, handshake: Message, answer: Message) {
+    pub fn keep(&mut self, client: ClientId, handshake: ClientRequest, answer: Message) {
         self.learn_handshake(Some(client), handshake, answer);
         self.state = State::Lost;
     }
 
     /// The same for a handshake that is in flight already.
-    pub fn adopt(&mut self, client: ClientId, handshake: Message, answer: Message) {
+    pub fn adopt(&mut self, client: ClientId, handshake: ClientRequest, answer: Message) {
         self.learn_handshake(Some(client), handshake, answer);
         self.state = State::Handshake;
     }
 
     /// Records the client's `initialized`.
-    pub fn learn_notice(&mut self, notice: &Message) {
-        if notice.method() == Method::Initialized {
-            self.initialized = Some(notice.clone());
-        }
+    pub fn learn_initialized(&mut self, notice: &Message) {
+        self.initialized = Some(notice.clone());
     }
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mendline_wire::{Id, Method, Spliced, meta};
+use mendline_wire::{Id, Method, Spliced};
 
 use super::Upstream;
 use super::call::{Call, FirstTry, Owner, State};
@@ -27,6 +27,7 @@ use crate::event::{Event, ToolName};
 use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::reason::Reason;
+use crate::request::Op;
 use crate::slab::Key;
 use crate::timers::TimerId;
 use crate::words;
@@ -111,7 +112,7 @@ impl Upstream {
             && call.first_try.is_none()
             && matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)))
             && call.effect.is_repeatable()
-            && call.method() != Method::Initialize
+            && call.request.op != Op::Initialize
             && call.counted() < call.policy(&self.config).retry.attempts
     }
 
@@ -122,10 +123,10 @@ impl Upstream {
         if is_busy || self.closing {
             return;
         }
-        let is_modern = meta::is_modern(&call.message);
+        let is_modern = call.request.is_modern();
         let refuses_pings = self.http.as_ref().is_some_and(Http::refuses_pings);
         let request = match (is_modern, refuses_pings) {
-            (true, _) => params::with_meta_of(&call.message, "server/discover", None),
+            (true, _) => params::with_meta_of(&call.request, "server/discover", None),
             (false, true) => params::in_session("tools/list", None),
             (false, false) => ping(),
         };
@@ -247,7 +248,7 @@ impl Upstream {
     }
 
     fn cancel_attempt(&mut self, key: Key, attempt: Key, cx: &mut Cx<'_>) {
-        let is_modern = self.calls.get(key).is_some_and(|call| meta::is_modern(&call.message));
+        let is_modern = self.calls.get(key).is_some_and(|call| call.request.is_modern());
         if self.is_open() && !is_modern && !self.closing {
             let text = words::cancelled(&Id::number(attempt.number()), "another attempt was answered");
             self.outbox.push_text(Spliced::whole(text), Method::Cancelled, cx.ledger);

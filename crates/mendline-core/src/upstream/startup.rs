@@ -24,14 +24,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_wire::{Id, Kind, Message, Method, code, meta};
+use mendline_wire::{Id, Kind, Message, Method, code};
 use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::catalogue::{is_known_legacy, with_ttl};
 use super::internal::InternalRequest;
-use super::lists::ListKind;
 use crate::config::Startup;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -40,6 +39,7 @@ use crate::event::{Event, HiddenChange};
 use crate::list_cache::{CacheKey, ListCache, error_code};
 use crate::port::{ClientId, Output};
 use crate::reason::Reason;
+use crate::request::{ClientRequest, Op};
 use crate::slab::Key;
 use crate::words;
 
@@ -62,11 +62,17 @@ impl Upstream {
     }
 
     /// Answers a request from the cache, if possible.
-    pub(super) fn answer_early(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
-        if message.method() == Method::Initialize {
-            self.answer_initialize_from_cache(client, request, message, cx)
+    pub(super) fn answer_early(
+        &mut self,
+        client: ClientId,
+        request: Key,
+        asked: &ClientRequest,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        if asked.op == Op::Initialize {
+            self.answer_initialize_from_cache(client, request, asked, cx)
         } else {
-            let is_answered = self.answer_from_cache(client, request, message, cx);
+            let is_answered = self.answer_from_cache(client, request, asked, cx);
             if is_answered {
                 self.link.wake(cx);
             }
@@ -75,30 +81,30 @@ impl Upstream {
     }
 
     /// Returns whether this is the first handshake, and may be answered before the server does.
-    pub(super) fn may_initialize_early(&self, message: &Message) -> bool {
+    pub(super) fn may_initialize_early(&self, handshake: &ClientRequest) -> bool {
         let is_initialized =
-            self.session.was_initialized() || self.calls.iter().any(|(_, it)| it.method() == Method::Initialize);
-        message.method() == Method::Initialize
+            self.session.was_initialized() || self.calls.iter().any(|(_, it)| it.request.op == Op::Initialize);
+        handshake.op == Op::Initialize
             && self.config.catalogue.startup == Startup::Immediate
             && !is_initialized
-            && message.get_str(&["protocolVersion"]).is_some_and(|version| is_known_legacy(&version))
+            && handshake.message.get_str(&["protocolVersion"]).is_some_and(|version| is_known_legacy(&version))
     }
 
     fn answer_initialize_from_cache(
         &mut self,
         client: ClientId,
         request: Key,
-        message: &Message,
+        handshake: &ClientRequest,
         cx: &mut Cx<'_>,
     ) -> bool {
-        if !self.config.catalogue.cache || !self.may_initialize_early(message) {
+        if !self.config.catalogue.cache || !self.may_initialize_early(handshake) {
             return false;
         }
-        let requested = message.get_str(&["protocolVersion"]).unwrap_or_default();
+        let requested = handshake.message.get_str(&["protocolVersion"]).unwrap_or_default();
         let Some(answer) = self.catalogue.handshake(&requested).cloned() else { return false };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
         self.send_provisional_handshake(client, request, answer.clone(), cx);
-        self.initialize_in_background(client, message.clone(), answer, cx);
+        self.initialize_in_background(client, handshake.clone(), answer, cx);
         true
     }
 
@@ -111,8 +117,10 @@ impl Upstream {
         if self.session.was_initialized() {
             return;
         }
-        let handshake = call.message.clone();
-        let Some(answer) = provisional_answer(&handshake, &self.config.name, problem.as_ref(), self.wants_login) else {
+        let handshake = call.request.clone();
+        let Some(answer) =
+            provisional_answer(&handshake.message, &self.config.name, problem.as_ref(), self.wants_login)
+        else {
             return;
         };
         let took = cx.now.since(call.arrived);
@@ -147,10 +155,10 @@ impl Upstream {
 
     /// Answers a waiting list from the cache, because the server is away.
     pub(super) fn answer_pending_from_cache(&mut self, key: Key, cx: &mut Cx<'_>) -> bool {
-        let Some(call) = self.calls.get(key).filter(|call| ListKind::of(call.method()).is_some()) else { return false };
+        let Some(call) = self.calls.get(key).filter(|call| call.request.op.list().is_some()) else { return false };
         let Owner::Client { client, request } = call.owner else { return false };
-        let message = call.message.clone();
-        if !self.answer_from_cache(client, request, &message, cx) {
+        let asked = call.request.clone();
+        if !self.answer_from_cache(client, request, &asked, cx) {
             return false;
         }
         if let Some(call) = self.take(key, cx) {
@@ -169,7 +177,13 @@ impl Upstream {
     }
 
     /// Initializes the server with the client's handshake, whose answer the client has already.
-    fn initialize_in_background(&mut self, client: ClientId, handshake: Message, answer: Message, cx: &mut Cx<'_>) {
+    fn initialize_in_background(
+        &mut self,
+        client: ClientId,
+        handshake: ClientRequest,
+        answer: Message,
+        cx: &mut Cx<'_>,
+    ) {
         self.session.keep(client, handshake, answer);
         if !self.link.is_up() {
             self.link.wake(cx);
@@ -197,10 +211,10 @@ impl Upstream {
         self.is_open() && (!modern || self.link.has_answered())
     }
 
-    fn answer_from_cache(&mut self, client: ClientId, request: Key, message: &Message, cx: &mut Cx<'_>) -> bool {
-        let Some(key) = self.catalogue.key(message).filter(|_| self.config.catalogue.cache) else { return false };
-        let (method, modern) = (message.method(), meta::is_modern(message));
-        let (kind, is_ready) = (ListKind::of(method), self.is_ready(modern));
+    fn answer_from_cache(&mut self, client: ClientId, request: Key, asked: &ClientRequest, cx: &mut Cx<'_>) -> bool {
+        let Some(key) = self.catalogue.key(asked).filter(|_| self.config.catalogue.cache) else { return false };
+        let (method, modern) = (asked.method(), asked.is_modern());
+        let (kind, is_ready) = (asked.op.list(), self.is_ready(modern));
         let continued = kind.zip(key.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
         // A refusal is for the start. Later the server is asked: a new process may not refuse any more.
         let is_usable = |answer: &Message| answer.kind() != Kind::Error || !self.ever_answered;
@@ -219,7 +233,7 @@ impl Upstream {
         };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
         if let (Some(kind), false) = (kind, holds) {
-            self.lists.learn_from_cache(kind, message, &answer);
+            self.lists.learn_from_cache(kind, asked, &answer);
             if key.cursor.is_none() {
                 self.lists.hold_rest(kind, self.catalogue.rest(&key).unwrap_or_default());
             }
@@ -232,9 +246,7 @@ impl Upstream {
 
     /// Records a list that failed before the server was ever ready: the client is notified when it can be read.
     pub(super) fn list_missed(&mut self, call: &Call) {
-        if let Some(kind) =
-            ListKind::of(call.method()).filter(|_| !self.ever_answered && !meta::is_modern(&call.message))
-        {
+        if let Some(kind) = call.request.op.list().filter(|_| !self.ever_answered && !call.request.is_modern()) {
             self.lists.note_missed(kind);
         }
     }
@@ -242,7 +254,7 @@ impl Upstream {
     /// An empty list for one that the server does not have, although the provisional capabilities name it.
     pub(super) fn empty_list(&self, call: &Call, answer: &Message) -> Option<Message> {
         let is_unknown = answer.kind() == Kind::Error && error_code(answer) == Some(code::METHOD_NOT_FOUND);
-        let kind = ListKind::of(call.method()).filter(|_| is_unknown && !meta::is_modern(&call.message))?;
+        let kind = call.request.op.list().filter(|_| is_unknown && !call.request.is_modern())?;
         self.provisional_handshake.as_ref()?;
         let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{}":[]}}}}"#, kind.member());
         Message::parse(Bytes::from(text)).ok()
@@ -251,7 +263,7 @@ impl Upstream {
     // ---- saving ----
 
     /// Caches an answer.
-    pub(super) fn cache(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    pub(super) fn cache(&mut self, request: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
         if let Some(key) = self.catalogue.key(request) {
             let ordered = self.catalogue.in_first_order(&key, answer);
             self.catalogue.learn(key, ordered.as_ref().unwrap_or(answer), cx.now);
@@ -262,18 +274,18 @@ impl Upstream {
     /// A list with the entries that the client knows, in the order in which it read them first.
     pub(super) fn keep_order(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) -> Option<Message> {
         let method = call.method();
-        ListKind::of(method)?;
-        let ordered = self.catalogue.in_first_order(&self.catalogue.key(&call.message)?, answer)?;
+        call.request.op.list()?;
+        let ordered = self.catalogue.in_first_order(&self.catalogue.key(&call.request)?, answer)?;
         cx.emit(Event::ListChangeHidden { upstream: self.id, method, why: HiddenChange::OrderOnly });
         Some(ordered)
     }
 
-    pub(super) fn cache_handshake(&mut self, handshake: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    pub(super) fn cache_handshake(&mut self, handshake: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
         // The cache follows the revision that the client received.
         if self.provisional_handshake.is_none() {
             self.catalogue.learn_version(answer);
         }
-        if let Some(version) = handshake.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
+        if let Some(version) = handshake.message.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
             let key = CacheKey { version: version.into_owned(), method: Method::Initialize, cursor: None };
             self.catalogue.learn(key, answer, cx.now);
             self.save_soon(cx);
@@ -288,8 +300,8 @@ impl Upstream {
 
     /// Caches that the server does not know `server/discover`, so that the next start need not ask.
     pub(super) fn remember_refused_discover(&mut self, key: Key, why: &Reason, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get(key).filter(|call| call.method() == Method::Discover) else { return };
-        let request = call.message.clone();
+        let Some(call) = self.calls.get(key).filter(|call| call.request.op == Op::Discover) else { return };
+        let request = call.request.clone();
         let answer = words::error_response(&Id::number(0), code::METHOD_NOT_FOUND, &why.to_string());
         if let Ok(answer) = Message::parse(answer) {
             self.cache(&request, &answer, cx);

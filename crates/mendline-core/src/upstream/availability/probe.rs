@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use mendline_wire::{Kind, Message, Method, headers, meta};
+use mendline_wire::{Kind, Message, headers};
 
 use super::{Condition, Sign, discover, sign};
 use crate::cx::{Alarm, Cx};
@@ -16,6 +16,7 @@ use crate::event::LinkState;
 use crate::policy::gradual::Gradual;
 use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use crate::reason::{LossReason, Reason};
+use crate::request::{ClientRequest, Op};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::{Owner, State};
@@ -40,7 +41,7 @@ pub(super) enum ProbeStep {
 #[derive(Debug)]
 pub(super) struct ProbedSession {
     session: Option<Arc<str>>,
-    handshake: Message,
+    handshake: ClientRequest,
     answer: Message,
 }
 
@@ -99,7 +100,7 @@ impl Upstream {
             return true;
         }
         // The handshake of a client is its own probe.
-        let handshake = self.calls.waiting().find(|(_, call)| call.method() == Method::Initialize);
+        let handshake = self.calls.waiting().find(|(_, call)| call.request.op == Op::Initialize);
         if let Some((key, _)) = handshake {
             self.start_call(key, cx);
             return true;
@@ -130,8 +131,8 @@ impl Upstream {
     pub(super) fn is_probed_by_call(&self) -> bool {
         let is_known = self.session.was_initialized()
             || self.availability.discover.is_some()
-            || self.calls.waiting().any(|(_, call)| meta::is_modern(&call.message));
-        !is_known || self.calls.waiting().any(|(_, call)| call.method() == Method::Initialize)
+            || self.calls.waiting().any(|(_, call)| call.request.is_modern());
+        !is_known || self.calls.waiting().any(|(_, call)| call.request.op == Op::Initialize)
     }
 
     pub(super) fn send_probe(&mut self, cx: &mut Cx<'_>) {
@@ -139,8 +140,8 @@ impl Upstream {
             return;
         }
         if self.availability.discover.is_none() && !self.session.was_initialized() {
-            let modern = self.calls.waiting().find(|(_, call)| meta::is_modern(&call.message));
-            self.availability.discover = modern.and_then(|(_, call)| discover(&call.message));
+            let modern = self.calls.waiting().find(|(_, call)| call.request.is_modern());
+            self.availability.discover = modern.and_then(|(_, call)| discover(&call.request));
         }
         let is_modern = !self.session.was_initialized() && self.availability.discover.is_some();
         let refuses_pings = self.http.as_ref().is_some_and(Http::refuses_pings);
@@ -240,7 +241,7 @@ impl Upstream {
             return self.away(Reason::Error, cx);
         }
         let is_same = session.is_some() && self.http.as_ref().is_some_and(|http| http.session_id() == session.as_ref());
-        let probed = ProbedSession { session, handshake: call.message, answer };
+        let probed = ProbedSession { session, handshake: call.request, answer };
         // A restarted server can give the same id again: a ping cannot tell the sessions apart. If the old session was
         // found to be lost meanwhile, nothing is left to decide.
         if is_same || self.session.is_lost() {

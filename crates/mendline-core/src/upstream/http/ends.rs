@@ -2,7 +2,7 @@
 //!
 //! [`judge`] gives the verdict; this module carries it out.
 
-use mendline_wire::{Method, meta};
+use mendline_wire::Method;
 
 use super::Refusal;
 use super::session_loss::{Refused, answer_of};
@@ -15,6 +15,7 @@ use crate::policy::backoff;
 use crate::policy::retry::{self, StatusRule};
 use crate::port::{ExchangeEnd, ExchangeId, Written};
 use crate::reason::{HandshakeError, Reason};
+use crate::request::Op;
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::availability::{self, Sign};
@@ -69,27 +70,25 @@ impl Upstream {
             return;
         }
         let policy = call.policy(&self.config);
-        let resumable = !meta::is_modern(&call.message)
+        let resumable = !call.request.is_modern()
             && call.stream.tries < policy.resume_attempts
             && call.stream.total < policy.resume_total;
         let around = ExchangeContext {
             last_event: call.stream.last_event.clone().filter(|_| resumable),
-            can_lose_session: !call.refused_once
-                && self.session.was_initialized()
-                && call.method() != Method::Initialize,
+            can_lose_session: !call.refused_once && self.session.was_initialized() && call.request.op != Op::Initialize,
             misdirected_once: call.sent_afresh,
             // A server that needs a new handshake may be another one, with another transport.
             undetermined: http.dialect == Dialect::Auto
                 && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
             over_sse: over_sse || is_orphan,
             is_orphan,
-            unproven_era: !http.supports_modern && meta::is_modern(&call.message),
+            unproven_era: !http.supports_modern && call.request.is_modern(),
         };
         let is_busy = exchange.retry_after.is_some();
         let unsent = call.unsent + 1;
         let verdict = judge(exchange, how, written, &around);
         let sign = availability::sign(&verdict, exchange);
-        let (is_initialize, has_grace) = (call.method() == Method::Initialize, call.grace.is_some());
+        let (is_initialize, has_grace) = (call.request.op == Op::Initialize, call.grace.is_some());
         if let Owner::Us(internal) = call.owner
             && !matches!(verdict, Verdict::Resume(_))
         {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use mendline_wire::headers::ParamHeader;
-use mendline_wire::{Id, Kind, Message, Method, Patch, Span, Spliced, Value, meta, quote};
+use mendline_wire::{Id, Kind, Message, Patch, Span, Spliced, Value, meta, quote};
 
 use crate::cx::Cx;
 use crate::defaults;
@@ -22,6 +22,7 @@ use crate::event::Event;
 use crate::evidence::Evidence;
 use crate::policy::backoff;
 use crate::reason::Reason;
+use crate::request::{ClientRequest, ListKind, Op};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::State;
@@ -37,13 +38,13 @@ pub(super) struct Params {
 
 impl Params {
     /// The headers for the arguments of a call.
-    pub(super) fn headers(&self, call: &Message) -> Vec<(Cow<'static, str>, Arc<str>)> {
+    pub(super) fn headers(&self, call: &ClientRequest) -> Vec<(Cow<'static, str>, Arc<str>)> {
         // Few servers have marks: usually the call is not parsed.
-        if self.tools.is_empty() || call.method() != Method::ToolsCall {
+        if self.tools.is_empty() {
             return Vec::new();
         }
-        let marks = call.get_str(&["name"]).and_then(|name| self.tools.get(name.as_ref()));
-        let arguments = call.value().and_then(|params| params.at(&["arguments"]));
+        let marks = call.tool().and_then(|name| self.tools.get(name.as_ref()));
+        let arguments = call.message.value().and_then(|params| params.at(&["arguments"]));
         let (Some(marks), Some(arguments)) = (marks, arguments) else { return Vec::new() };
         let header = |mark: &ParamHeader| Some((mark.name().to_owned().into(), mark.value(arguments)?.into()));
         marks.iter().filter_map(header).collect()
@@ -79,11 +80,11 @@ impl Upstream {
     pub(super) fn learn_params(&mut self, answer: Message, cx: &mut Cx<'_>) -> Message {
         let key = answer.id().and_then(Id::number_in).map(Key::from_number);
         let (Some(http), Some(call)) = (&mut self.http, key.and_then(|key| self.calls.get(key))) else { return answer };
-        let lists = answer.kind() == Kind::Result && call.method() == Method::ToolsList;
-        if !lists || !meta::is_modern(&call.message) {
+        let lists = answer.kind() == Kind::Result && call.request.op == Op::List(ListKind::Tools);
+        if !lists || !call.request.is_modern() {
             return answer;
         }
-        if call.message.find(&["cursor"]).is_none() {
+        if call.request.message.find(&["cursor"]).is_none() {
             http.params.tools.clear();
         }
         if !ParamHeader::may_be_in(&answer) {
@@ -109,7 +110,7 @@ impl Upstream {
     /// tools.
     pub(super) fn headers_refused(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get_mut(key) else { return };
-        call.awaits_lookup = call.method() == Method::ToolsCall && meta::is_modern(&call.message);
+        call.awaits_lookup = call.request.op == Op::CallTool && call.request.is_modern();
         let not_before = if call.awaits_lookup {
             cx.now + defaults::LOOKUP
         } else {
@@ -125,14 +126,14 @@ impl Upstream {
         if self.runs(InternalRequest::Lookup) {
             return;
         }
-        let request = list_tools(&refused.message, None);
+        let request = list_tools(&refused.request, None);
         if let Some(http) = &mut self.http {
             http.params.pages = 0;
         }
         self.request_tools(request, cx);
     }
 
-    fn request_tools(&mut self, request: Option<Message>, cx: &mut Cx<'_>) {
+    fn request_tools(&mut self, request: Option<ClientRequest>, cx: &mut Cx<'_>) {
         let Some(request) = request else { return };
         if let Some(http) = &mut self.http {
             http.params.pages += 1;
@@ -141,7 +142,7 @@ impl Upstream {
     }
 
     /// Handles a page of the lookup. After the last one the refused calls are sent.
-    pub(in crate::upstream) fn lookup_answered(&mut self, request: &Message, answer: &Message, cx: &mut Cx<'_>) {
+    pub(in crate::upstream) fn lookup_answered(&mut self, request: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
         let pages = self.http.as_ref().map_or(0, |http| http.params.pages);
         if let Some(cursor) = answer.get_str(&["nextCursor"])
             && pages < defaults::LOOKUP_PAGES
@@ -170,29 +171,29 @@ impl Upstream {
 }
 
 /// A list in the current session.
-pub fn in_session(method: &str, cursor: Option<&str>) -> Option<Message> {
+pub fn in_session(method: &str, cursor: Option<&str>) -> Option<ClientRequest> {
     let params = cursor.map(|cursor| format!(r#""cursor":{}"#, quote(cursor))).unwrap_or_default();
     let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{{{params}}}}}"#);
-    Message::parse(Bytes::from(text)).ok()
+    Message::parse(Bytes::from(text)).ok().map(ClientRequest::new)
 }
 
 /// A `tools/list` with the metadata of this call.
-pub fn list_tools(call: &Message, cursor: Option<&str>) -> Option<Message> {
+pub fn list_tools(call: &ClientRequest, cursor: Option<&str>) -> Option<ClientRequest> {
     with_meta_of(call, "tools/list", cursor)
 }
 
 /// A request with the metadata of this modern call.
-pub fn with_meta_of(call: &Message, method: &str, cursor: Option<&str>) -> Option<Message> {
+pub fn with_meta_of(call: &ClientRequest, method: &str, cursor: Option<&str>) -> Option<ClientRequest> {
     let mut names = Vec::new();
     for key in [meta::PROTOCOL_VERSION, meta::CLIENT_INFO, meta::CLIENT_CAPABILITIES] {
-        if let Some(raw) = call.get(&["_meta", key]) {
+        if let Some(raw) = call.message.get(&["_meta", key]) {
             names.push(format!("{}:{}", quote(key), String::from_utf8_lossy(raw)));
         }
     }
     let cursor = cursor.map(|cursor| format!(r#","cursor":{}"#, quote(cursor))).unwrap_or_default();
     let params = format!(r#"{{"_meta":{{{}}}{cursor}}}"#, names.join(","));
     let text = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"{method}","params":{params}}}"#);
-    Message::parse(Bytes::from(text)).ok()
+    Message::parse(Bytes::from(text)).ok().map(ClientRequest::new)
 }
 
 /// The span to remove from an array so that this element and one comma are gone: the comma before it if an element

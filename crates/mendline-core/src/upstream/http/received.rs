@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use mendline_wire::{Id, Kind, Message, Method, Received, ReceivedEvent, WireError, code, meta};
+use mendline_wire::{Id, Kind, Message, Method, Received, ReceivedEvent, WireError, code};
 
 use crate::config::Dialect;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::event::{Dropped, Event, Over};
 use crate::port::{Content, ExchangeId, Head};
+use crate::request::Op;
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::availability::proves_availability;
@@ -73,7 +74,7 @@ impl Upstream {
             && let Some(call) = self.calls.get_mut(key)
         {
             call.stream.session = Some(session.clone());
-            if call.method() == Method::Initialize && (200..300).contains(&head.status) {
+            if call.request.op == Op::Initialize && (200..300).contains(&head.status) {
                 // Requests of the server before the answer to the handshake belong to this session.
                 http.early_session = Some(session.as_str().into());
             }
@@ -273,10 +274,10 @@ impl Upstream {
         if let (Purpose::Call(key), Kind::Result) = (purpose, message.kind())
             && let Some(call) = self.calls.get(key)
         {
-            if call.method() == Method::Initialize {
+            if call.request.op == Op::Initialize {
                 self.learn_session(id, &message);
             } else if let Some(http) = &mut self.http {
-                http.supports_modern = http.supports_modern || meta::is_modern(&call.message);
+                http.supports_modern = http.supports_modern || call.request.is_modern();
             }
         }
         let message = self.learn_params(message, cx);
@@ -327,6 +328,6 @@ impl Upstream {
     }
 
     pub(in crate::upstream) fn is_handshake(&self, key: Key) -> bool {
-        self.calls.get(key).is_some_and(|call| call.method() == Method::Initialize)
+        self.calls.get(key).is_some_and(|call| call.request.op == Op::Initialize)
     }
 }

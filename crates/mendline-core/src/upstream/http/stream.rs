@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_wire::{Method, headers};
+use mendline_wire::headers;
 
 use crate::cx::Cx;
 use crate::event::Event;
 use crate::port::{HttpRequest, Reuse, Verb};
+use crate::request::Op;
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
@@ -71,8 +72,8 @@ impl Upstream {
         let mut exchange = Exchange::new(Purpose::Call(key));
         exchange.resumes = true;
         // Until a handshake is answered, only the head of its own response knows the session.
-        let mut headers = http.session_headers(call.method() == Method::Initialize);
-        if call.method() == Method::Initialize {
+        let mut headers = http.session_headers(call.request.op == Op::Initialize);
+        if call.request.op == Op::Initialize {
             exchange.session.clone_from(&call.stream.session);
             headers.extend(call.stream.session.as_deref().map(|session| (headers::SESSION_ID.into(), session.into())));
         }
