@@ -173,7 +173,7 @@ impl Upstream {
         let is_counted = || self.calls.get(key).is_some_and(|call| self.gate.tools.counts_tool_errors(&call.request));
         match answer.kind() {
             Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Unhealthy),
-            _ if is_counted() && answer.get(&["isError"]) == Some(b"true") => Some(Health::Unhealthy),
+            _ if is_counted() && is_tool_error(answer) => Some(Health::Unhealthy),
             _ => Some(Health::Healthy),
         }
     }
@@ -440,8 +440,11 @@ fn answered(call: &Call, answer: &Message) -> Answered {
     if answer.kind() == Kind::Error {
         return Answered::Error(error_code(answer).unwrap_or_default());
     }
+    if call.request.op == Op::CallTool && is_tool_error(answer) { Answered::ToolError } else { Answered::Ok }
+}
+
+/// Returns whether a result says that its tool failed.
+fn is_tool_error(answer: &Message) -> bool {
     // A cheap search first: few results have the member.
-    let is_tool = call.request.op == Op::CallTool;
-    let may_be_error = is_tool && IS_ERROR.find(answer.text()).is_some();
-    if may_be_error && answer.get(&["isError"]) == Some(b"true") { Answered::ToolError } else { Answered::Ok }
+    IS_ERROR.find(answer.text()).is_some() && answer.get(&["isError"]) == Some(b"true")
 }
