@@ -148,7 +148,7 @@ impl Upstream {
     pub(super) fn tools_changed(&mut self, cx: &mut Cx<'_>) {
         self.tools.forget();
         // Tools that the client has read are read again anyway.
-        let is_read = self.lists.of(ListKind::Tools).seen.is_some();
+        let is_read = self.lists.is_read(ListKind::Tools);
         if !self.config.trust_hints || is_read || self.hints.timer.is_some() {
             return;
         }

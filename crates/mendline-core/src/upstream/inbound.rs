@@ -24,7 +24,7 @@ use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::{LinkId, Written};
 use crate::reason::{HandshakeError, LossReason, Reason};
-use crate::request::Op;
+use crate::request::{ListKind, Op};
 use crate::slab::Key;
 use crate::words::{self, Cause};
 
@@ -97,7 +97,7 @@ impl Upstream {
                 self.budget.earn();
                 self.note_admitted();
                 let message = without_our_facts(&message).unwrap_or(message);
-                let message = self.empty_list(&call, &message).unwrap_or(message);
+                let message = self.lists.empty_list(&call.request, &message).unwrap_or(message);
                 let message = self.keep_order(&call, &message, cx).unwrap_or(message);
                 let is_error = message.kind() == Kind::Error;
                 self.silence.note_answer(call.tool.as_ref(), cx.now.since(call.attempt_started));
@@ -120,7 +120,7 @@ impl Upstream {
             }
         }
         self.restore(cx);
-        self.resync_now = true;
+        self.lists.set_may_read();
         self.watch(cx);
         self.replace_dead_bridge(cx);
     }
@@ -253,17 +253,16 @@ impl Upstream {
 
     /// Learns from an answer: lists, handshake, log level, subscriptions.
     fn learn(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) {
-        match call.method() {
-            Method::Initialize => {
-                self.provisional_handshake = None;
+        match call.request.op {
+            Op::Initialize => {
+                self.lists.note_own_handshake();
                 self.is_initialized_once = true;
                 self.cache_handshake(&call.request, answer, cx);
                 self.session.learn_handshake(call.client(), call.request.clone(), answer.clone());
-                self.lists.clear();
             }
-            Method::ToolsCall => {}
-            method => {
-                if method == Method::ToolsList && self.config.trust_hints {
+            Op::CallTool => {}
+            op => {
+                if op == Op::List(ListKind::Tools) && self.config.trust_hints {
                     self.tools.learn(answer, call.request.message.find(&["cursor"]).is_none());
                     self.note_hints(cx);
                 }

@@ -10,17 +10,16 @@
 //! - [`gate`]: admission of calls; [`health`]: signs of health; [`pace`]: scheduling;
 //! - [`calls`]: queueing, sending, retries, failures and deadlines of calls;
 //! - [`internal`]: internal requests, for [`resync`] of lists after an outage and for [`keepalive`];
-//! - [`startup`]: answers from the [`catalogue`] while the server is not ready;
+//! - [`startup`]: answers from the cache while the server is not ready;
 //! - [`announce`]: notifications about reconnects;
 //! - [`reconfigure`]: changes of the configuration;
-//! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`].
+//! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`], [`list_sync`].
 
 mod announce;
 mod availability;
 mod call;
 mod call_table;
 mod calls;
-mod catalogue;
 mod clients;
 mod commands;
 mod exchange;
@@ -32,7 +31,7 @@ mod inbound;
 mod internal;
 mod keepalive;
 mod link;
-mod lists;
+mod list_sync;
 mod outbox;
 mod pace;
 mod reconcile;
@@ -52,7 +51,6 @@ pub use self::availability::Condition;
 use self::call::{Call, Owner, SentOver, State};
 use self::call_table::CallTable;
 use self::calls::Incident;
-use self::catalogue::Catalogue;
 use self::clients::Clients;
 use self::gate::Gate;
 use self::hints::Hints;
@@ -60,7 +58,7 @@ use self::http::Http;
 use self::internal::InternalRequest;
 use self::keepalive::KeepAlive;
 use self::link::{EndedBy, Link};
-use self::lists::Lists;
+use self::list_sync::ListSync;
 use self::outbox::{ByteRange, Outbox};
 use self::session::Session;
 use self::silence::Silence;
@@ -96,17 +94,8 @@ pub struct Upstream {
     to_restore: VecDeque<ClientRequest>,
     /// A restore request was lost.
     restore_lost: bool,
-    /// The lists that clients have read.
-    lists: Lists,
-    /// The list cache.
-    catalogue: Catalogue,
-    /// The handshake that the client received from the cache or provisionally.
-    provisional_handshake: Option<Message>,
+    lists: ListSync,
     tool_names: ToolNames,
-    /// Lists may have changed during an outage and are to be read again.
-    resync_due: bool,
-    /// They can be read now.
-    resync_now: bool,
     keep_alive: KeepAlive,
     last_announcement: Announcement,
     /// Answers in a row that only report a dead connection.
@@ -150,12 +139,8 @@ impl Upstream {
             outbox: Outbox::default(),
             to_restore: VecDeque::new(),
             restore_lost: false,
-            lists: Lists::default(),
-            catalogue: Catalogue::default(),
-            provisional_handshake: None,
+            lists: ListSync::default(),
             tool_names: ToolNames::default(),
-            resync_due: false,
-            resync_now: false,
             keep_alive: KeepAlive::new(),
             last_announcement: Announcement::default(),
             dead_connection_answers: 0,
@@ -252,7 +237,7 @@ impl Upstream {
             Some(handshake) => self.replay(handshake, cx),
             None => {
                 self.link.note_open(cx.now);
-                self.resync_now = true;
+                self.lists.set_may_read();
             }
         }
     }
@@ -386,7 +371,7 @@ impl Upstream {
             false => Event::SessionReplayed { upstream: self.id, link },
         });
         self.link.note_open(cx.now);
-        self.resync_due = self.lists.age();
+        self.lists.note_new_session();
     }
 
     fn send_message(&mut self, method: Method, text: Spliced, cx: &mut Cx<'_>) {

@@ -85,7 +85,7 @@ impl Upstream {
         if self.http.is_some() {
             self.leave_origin(cx);
         }
-        self.catalogue.reset();
+        self.lists.reset_cache();
         cx.output(Output::ReplaceTransport { upstream: self.id });
         self.link.reset(cx);
         self.availability.reset(cx);

@@ -2,7 +2,7 @@
 //!
 //! Notifications during an outage are lost, and a restarted server may have other tools. So after an outage every list
 //! that the client has read is read again and compared. A list that was answered from the
-//! [catalogue](super::catalogue) counts as read before an outage: once the server is ready, it is compared with the
+//! [cache](super::list_sync) counts as read before an outage: once the server is ready, it is compared with the
 //! live one.
 //!
 //! A change that the server reports is compared, too: reports are collected for a moment, the list is read, and the
@@ -20,13 +20,11 @@ use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner};
-use super::http::params;
 use super::internal::InternalRequest;
-use super::lists::ReadAgain;
-use crate::cx::{Alarm, Cx};
-use crate::defaults;
+use super::list_sync::{Comparison, PageRead};
+use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
-use crate::event::{Event, HiddenChange};
+use crate::event::Event;
 use crate::port::ClientId;
 use crate::request::{ClientRequest, ListKind};
 use crate::slab::Key;
@@ -35,7 +33,7 @@ impl Upstream {
     /// Starts to read the lists again after an outage, if an answer has shown since the last time that this is possible.
     pub(super) fn resync_lists(&mut self, cx: &mut Cx<'_>) {
         // The answer may have come over an old connection while the link is down.
-        if !std::mem::take(&mut self.resync_now) || !self.link.is_up() {
+        if !self.lists.take_may_read() || !self.link.is_up() {
             return;
         }
         self.look_up_hints(cx);
@@ -46,134 +44,79 @@ impl Upstream {
 
     /// Reads one list again that the client read before an outage. Returns whether there was one.
     pub(super) fn read_old_list(&mut self, cx: &mut Cx<'_>) -> bool {
-        if !self.resync_due {
-            return false;
-        }
-        let due = self.lists.due(cx.now).find(|kind| !self.runs(InternalRequest::List(*kind)));
-        if let Some(kind) = due {
-            let list = self.lists.of(kind);
-            (list.read_again, list.pages_read) = Default::default();
-            self.read_page(kind, None, cx);
-            return true;
-        }
-        self.resync_due = false;
-        false
+        let calls = &self.calls;
+        let is_running = |kind| calls.iter().any(|(_, call)| call.owner == Owner::Us(InternalRequest::List(kind)));
+        let Some((kind, request)) = self.lists.begin_due(is_running, cx.now) else { return false };
+        self.read_page(kind, request, cx);
+        true
     }
 
-    fn read_page(&mut self, kind: ListKind, cursor: Option<&str>, cx: &mut Cx<'_>) {
-        let method = kind.method().name().unwrap_or_default();
-        let request = match &self.lists.of(kind).request {
-            Some(request) => params::with_meta_of(request, method, cursor),
-            None => params::in_session(method, cursor),
-        };
+    fn read_page(&mut self, kind: ListKind, request: Option<ClientRequest>, cx: &mut Cx<'_>) {
         if let Some(request) = request {
             self.send_internal(InternalRequest::List(kind), request, cx);
         }
     }
 
-    /// Handles a page that is read again. As many pages are read as the client has read.
+    /// Handles a page that is read again.
     pub(super) fn page_read(&mut self, kind: ListKind, request: &ClientRequest, page: &Message, cx: &mut Cx<'_>) {
         if page.kind() == Kind::Error {
             return self.page_unreadable(kind, cx);
         }
-        let list = self.lists.of(kind);
-        let Some(seen) = &list.seen else { return };
-        let most = seen.pages.min(defaults::LIST_PAGES);
-        list.read_again.add(kind, page);
-        list.pages_read.push((request.clone(), page.clone()));
-        let pages = list.read_again.pages;
+        let read = self.lists.note_page(kind, request, page);
+        if read == PageRead::Unknown {
+            return;
+        }
         if kind == ListKind::Tools && self.config.trust_hints {
-            self.tools.learn(page, pages == 1);
+            self.tools.learn(page, self.lists.pages_read(kind) == 1);
             self.note_hints(cx);
         }
-        match page.get_str(&["nextCursor"]) {
-            Some(cursor) if pages < most => self.read_page(kind, Some(&cursor), cx),
-            // Page boundaries may have moved; only the whole list is compared.
-            _ => self.compare(kind, cx),
+        match read {
+            PageRead::Next(cursor) => self.read_page(kind, self.lists.page_request(kind, Some(&cursor)), cx),
+            PageRead::Complete | PageRead::Unknown => self.compare(kind, cx),
         }
     }
 
     /// Compares a list that was read again with the one that the client has read.
     fn compare(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
-        let list = self.lists.of(kind);
-        let read = std::mem::take(&mut list.read_again);
-        let pages = std::mem::take(&mut list.pages_read);
-        let Some(seen) = &list.seen else { return };
-        // A list that the client could not read is reported even if it is empty.
-        let is_same = seen.has_same_entries(&read) && seen.pages > 0;
-        let is_reported = list.reported.as_ref().is_some_and(|reported| reported.has_same_entries(&read));
-        if !is_same && !is_reported && read.lacks_entries_of(seen) {
-            let since = *list.missing_since.get_or_insert(cx.now);
-            if cx.now < since + defaults::LIST_HOLD {
-                list.not_before = Some(cx.now + defaults::LIST_RECHECK);
-                return self.watch_lists(cx);
+        let comparison = self.lists.compare(kind, cx.now);
+        if !matches!(comparison, Comparison::Waits) {
+            self.save_soon(cx);
+        }
+        match comparison {
+            Comparison::Waits => self.watch_lists(cx),
+            Comparison::Same(Some(why)) => {
+                cx.emit(Event::ListChangeHidden { upstream: self.id, method: kind.method(), why });
             }
+            Comparison::Changed => self.notify_changed(kind, cx),
+            Comparison::Same(None) | Comparison::Unknown => {}
         }
-        for (request, page) in pages {
-            self.cache(&request, &page, cx);
-        }
-        if is_same || is_reported {
-            return self.list_unchanged(kind, cx);
-        }
-        let list = self.lists.of(kind);
-        list.reported = Some(read);
-        list.settle();
-        self.notify_changed(kind, cx);
     }
 
-    /// Handles a list that is the same as before.
-    fn list_unchanged(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
-        let list = self.lists.of(kind);
-        let was_missing = list.missing_since.is_some();
-        list.settle();
-        // Another list with the same notification may have changed.
-        let is_open = ListKind::reported_by(kind.changed()).any(|it| self.lists.of(it).due.is_some());
-        let notices = &mut self.lists.of(kind.reporting()).notices;
-        let was_reported = !is_open && notices.until.is_none() && !notices.take().is_empty();
-        if was_reported {
-            notices.quiet_until = Some(cx.now + defaults::LIST_CHANGES_PAUSE);
-        }
-        let why = match (was_missing, was_reported) {
-            (true, _) => HiddenChange::EntriesCameBack,
-            (false, true) => HiddenChange::NoDifference,
-            (false, false) => return,
-        };
-        cx.emit(Event::ListChangeHidden { upstream: self.id, method: kind.method(), why });
-    }
-
-    /// Handles a list that cannot be read: it has changed, unless it was empty.
+    /// Handles a list that cannot be read.
     pub(super) fn page_unreadable(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
-        let list = self.lists.of(kind);
-        list.settle();
-        if list.seen.as_ref().is_some_and(|seen| seen.pages > 0) {
+        if self.lists.note_unreadable(kind) {
             self.notify_changed(kind, cx);
         }
     }
 
-    /// Handles a list that was not answered: the next answer starts another resynchronisation. A list with missing
-    /// entries is read again without one.
+    /// Handles a list that was not answered.
     pub(super) fn page_lost(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
-        let list = self.lists.of(kind);
-        list.is_unreadable = true;
-        if list.missing_since.is_some() {
-            list.not_before = Some(cx.now + defaults::LIST_RECHECK);
+        if self.lists.note_lost(kind, cx.now) {
             self.watch_lists(cx);
         }
-        self.resync_due = true;
     }
 
     /// Notifies the clients of a changed list: with the notifications of the server, if there are any.
     fn notify_changed(&mut self, kind: ListKind, cx: &mut Cx<'_>) {
         cx.emit(Event::ListChanged { upstream: self.id, method: kind.method() });
-        let notices = self.lists.of(kind.reporting()).notices.take();
+        let notices = self.lists.take_notices(kind);
         if !notices.is_empty() {
             return notices.into_iter().for_each(|notice| self.handle_notice(notice, cx));
         }
-        if self.lists.of(kind).request.is_some() {
+        if self.lists.is_read_by_modern(kind) {
             let listeners = self.calls.keys_by_age();
             let told = listeners.into_iter().filter(|key| self.notify_listener(*key, kind, cx)).count();
-            self.lists.of(kind).unannounced = told == 0;
-            return;
+            return self.lists.set_unannounced(kind, told == 0);
         }
         let name = kind.changed().name().unwrap_or_default();
         self.notify_all(&json!({ "jsonrpc": "2.0", "method": name }).to_string(), cx);
@@ -182,48 +125,30 @@ impl Upstream {
     /// Handles the server's notification that a list has changed: it is collected with others, if the client has read
     /// such a list.
     pub(super) fn list_change_reported(&mut self, notice: Message, cx: &mut Cx<'_>) {
-        for kind in ListKind::reported_by(notice.method()) {
-            self.catalogue.invalidate(kind.method());
+        match self.lists.collect(notice, cx.now) {
+            Ok(()) => self.watch_lists(cx),
+            Err(notice) => self.handle_notice(notice, cx),
         }
-        let mut seen = ListKind::reported_by(notice.method()).filter(|kind| self.lists.of(*kind).seen.is_some());
-        let Some(kind) = seen.next() else { return self.handle_notice(notice, cx) };
-        self.lists.of(kind.reporting()).notices.add(notice, cx.now);
-        self.watch_lists(cx);
     }
 
     fn watch_lists(&mut self, cx: &mut Cx<'_>) {
-        cx.disarm(&mut self.lists.timer);
-        if let Some(at) = self.lists.next() {
-            self.lists.timer = cx.timers.arm(at, Alarm::Lists(self.id));
-        }
+        self.lists.watch(self.id, cx);
     }
 
     /// Handles the timer of the lists.
     pub fn handle_lists_timer(&mut self, cx: &mut Cx<'_>) {
-        self.lists.timer = None;
-        for reporting in ListKind::ALL {
-            let list = self.lists.of(reporting);
-            list.not_before = list.not_before.filter(|at| *at > cx.now);
-            let notices = &mut list.notices;
-            if notices.until.is_none_or(|until| until > cx.now) {
-                continue;
-            }
-            notices.until = None;
-            for kind in ListKind::reported_by(reporting.changed()) {
-                let list = self.lists.of(kind);
-                list.due = list.due.max(list.seen.is_some().then_some(ReadAgain::Notified));
-            }
+        self.lists.handle_timer(cx.now);
+        if self.is_open() {
+            self.lists.set_may_read();
         }
-        self.resync_due = true;
-        self.resync_now |= self.is_open();
         self.watch_lists(cx);
     }
 
     /// Notifies a modern client of the changes that no subscription has covered so far.
     pub(super) fn notify_new_listener(&mut self, key: Key, cx: &mut Cx<'_>) {
         for kind in ListKind::ALL {
-            if self.lists.of(kind).unannounced && self.notify_listener(key, kind, cx) {
-                self.lists.of(kind).unannounced = false;
+            if self.lists.is_unannounced(kind) && self.notify_listener(key, kind, cx) {
+                self.lists.set_unannounced(kind, false);
             }
         }
     }
@@ -278,11 +203,7 @@ impl Upstream {
             if !call.wants_changes_of(kind) {
                 continue;
             }
-            let mut is_compared = false;
-            for kind in ListKind::reported_by(kind.changed()) {
-                is_compared |= self.lists.note_outage(kind);
-            }
-            if !is_compared {
+            if !self.lists.note_reopened(ListKind::reported_by(kind.changed())) {
                 let name = kind.changed().name();
                 notices.push(json!({ "jsonrpc": "2.0", "method": name, "params": { "_meta": no_subscription() } }));
             }
@@ -298,7 +219,8 @@ impl Upstream {
         for notice in notices {
             send_to_subscription(client, request, &notice, cx);
         }
-        (self.resync_due, self.resync_now) = (true, true);
+        self.lists.set_due();
+        self.lists.set_may_read();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers while the server is not ready.
 //!
 //! A client lists the tools once, in its first second; many servers need ten to start. So the handshake and the lists
-//! are answered from the [catalogue](super::catalogue) while the server starts in the background. Differences become a
+//! are answered from the [catalogue](super::list_sync) while the server starts in the background. Differences become a
 //! `list_changed`, as after any outage ([`super::resync`]).
 //!
 //! # The handshake
@@ -21,22 +21,19 @@
 //! While the server is not ready, a cached list is answered from the catalogue; another one waits like every call. When
 //! the server is ready, it answers lists itself, unless the cached one is still fresh. A modern client receives the remaining time to live, which is zero while the server is not ready.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use mendline_wire::{Id, Kind, Message, Method, code};
+use mendline_wire::{Id, Message, Method, code};
 use serde_json::json;
 
 use super::Upstream;
 use super::call::{Call, Owner, State};
-use super::catalogue::{is_known_legacy, with_ttl};
 use super::internal::InternalRequest;
+use super::list_sync::{Readiness, is_known_legacy};
 use crate::config::Startup;
-use crate::cx::{Alarm, Cx};
-use crate::defaults;
+use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::{Event, HiddenChange};
-use crate::list_cache::{CacheKey, ListCache, error_code};
+use crate::list_cache::ListCache;
 use crate::port::{ClientId, Output};
 use crate::reason::Reason;
 use crate::request::{ClientRequest, Op};
@@ -52,9 +49,9 @@ impl Upstream {
         if let Some(start) = cached.slowest_start {
             self.link.note_start(start);
         }
-        self.catalogue.load(cached, cx.now);
+        self.lists.load(cached, cx.now);
         if self.config.trust_hints {
-            for tools in self.catalogue.tools() {
+            for tools in self.lists.cached_tools() {
                 self.tools.learn(tools, false);
             }
         }
@@ -101,7 +98,7 @@ impl Upstream {
             return false;
         }
         let requested = handshake.message.get_str(&["protocolVersion"]).unwrap_or_default();
-        let Some(answer) = self.catalogue.handshake(&requested).cloned() else { return false };
+        let Some(answer) = self.lists.cached_handshake(&requested) else { return false };
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method: Method::Initialize, stale: true });
         self.send_provisional_handshake(client, request, answer.clone(), cx);
         self.initialize_in_background(client, handshake.clone(), answer, cx);
@@ -170,9 +167,7 @@ impl Upstream {
     }
 
     fn send_provisional_handshake(&mut self, client: ClientId, request: Key, answer: Message, cx: &mut Cx<'_>) {
-        self.catalogue.learn_version(&answer);
-        self.lists.clear();
-        self.provisional_handshake = Some(answer.clone());
+        self.lists.note_provisional_handshake(&answer);
         cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
     }
 
@@ -197,10 +192,7 @@ impl Upstream {
 
     /// Compares the server's first handshake with the one that the client received.
     pub(super) fn compare_handshake(&mut self, answer: &Message, cx: &mut Cx<'_>) {
-        let Some(provisional) = &self.provisional_handshake else { return };
-        let differs = |member: &&str| provisional.get(&[member]) != answer.get(&[member]);
-        let members = ["protocolVersion", "capabilities", "serverInfo", "instructions"];
-        let members: Vec<_> = members.into_iter().filter(differs).collect();
+        let members = self.lists.differing_members(answer);
         if !members.is_empty() {
             cx.emit(Event::HandshakeDiffers { upstream: self.id, members });
         }
@@ -212,35 +204,17 @@ impl Upstream {
     }
 
     fn answer_from_cache(&mut self, client: ClientId, request: Key, asked: &ClientRequest, cx: &mut Cx<'_>) -> bool {
-        let Some(key) = self.catalogue.key(asked).filter(|_| self.config.catalogue.cache) else { return false };
-        let (method, modern) = (asked.method(), asked.is_modern());
-        let (kind, is_ready) = (asked.op.list(), self.is_ready(modern));
-        let continued = kind.zip(key.cursor.as_deref()).and_then(|(kind, cursor)| self.lists.rest(kind, cursor));
-        // A refusal is for the start. Later the server is asked: a new process may not refuse any more.
-        let is_usable = |answer: &Message| answer.kind() != Kind::Error || !self.ever_answered;
-        let page = self.catalogue.find(&key).filter(|page| is_usable(&page.answer));
-        let left = page.map(|page| page.holds_for(cx.now)).unwrap_or_default();
-        let holds = modern && is_ready && !left.is_zero() && continued.is_none();
-        // A client that is reading the cached list reads it to its end.
-        let is_cached = !is_ready || holds || kind.is_some_and(|kind| self.lists.is_held(kind));
-        let Some(answer) = continued.or(page.filter(|_| is_cached).map(|page| &page.answer)) else {
+        if !self.config.catalogue.cache {
             return false;
-        };
-        let answer = match (modern, holds) {
-            (false, _) => answer.clone(),
-            (true, true) => with_ttl(answer, left),
-            (true, false) => with_ttl(answer, Duration::ZERO),
-        };
-        cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale: !holds });
-        if let (Some(kind), false) = (kind, holds) {
-            self.lists.learn_from_cache(kind, asked, &answer);
-            if key.cursor.is_none() {
-                self.lists.hold_rest(kind, self.catalogue.rest(&key).unwrap_or_default());
-            }
-            self.resync_due = true;
         }
-        cx.send_to_client(client, ClientEvent::Answer { request, message: answer });
-        self.resync_now |= self.is_open();
+        let server = Readiness { is_ready: self.is_ready(asked.is_modern()), ever_answered: self.ever_answered };
+        let Some(cached) = self.lists.cached_answer(asked, server, cx.now) else { return false };
+        let (method, stale) = (asked.method(), cached.is_stale);
+        cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale });
+        cx.send_to_client(client, ClientEvent::Answer { request, message: cached.message });
+        if self.is_open() {
+            self.lists.set_may_read();
+        }
         true
     }
 
@@ -251,50 +225,29 @@ impl Upstream {
         }
     }
 
-    /// An empty list for one that the server does not have, although the provisional capabilities name it.
-    pub(super) fn empty_list(&self, call: &Call, answer: &Message) -> Option<Message> {
-        let is_unknown = answer.kind() == Kind::Error && error_code(answer) == Some(code::METHOD_NOT_FOUND);
-        let kind = call.request.op.list().filter(|_| is_unknown && !call.request.is_modern())?;
-        self.provisional_handshake.as_ref()?;
-        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{}":[]}}}}"#, kind.member());
-        Message::parse(Bytes::from(text)).ok()
-    }
-
     // ---- saving ----
 
     /// Caches an answer.
     pub(super) fn cache(&mut self, request: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
-        if let Some(key) = self.catalogue.key(request) {
-            let ordered = self.catalogue.in_first_order(&key, answer);
-            self.catalogue.learn(key, ordered.as_ref().unwrap_or(answer), cx.now);
-            self.save_soon(cx);
-        }
+        self.lists.cache(request, answer, cx.now);
+        self.save_soon(cx);
     }
 
     /// A list with the entries that the client knows, in the order in which it read them first.
     pub(super) fn keep_order(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) -> Option<Message> {
-        let method = call.method();
-        call.request.op.list()?;
-        let ordered = self.catalogue.in_first_order(&self.catalogue.key(&call.request)?, answer)?;
+        let (ordered, method) = (self.lists.in_first_order(&call.request, answer)?, call.method());
         cx.emit(Event::ListChangeHidden { upstream: self.id, method, why: HiddenChange::OrderOnly });
         Some(ordered)
     }
 
     pub(super) fn cache_handshake(&mut self, handshake: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
-        // The cache follows the revision that the client received.
-        if self.provisional_handshake.is_none() {
-            self.catalogue.learn_version(answer);
-        }
-        if let Some(version) = handshake.message.get_str(&["protocolVersion"]).filter(|_| self.config.catalogue.cache) {
-            let key = CacheKey { version: version.into_owned(), method: Method::Initialize, cursor: None };
-            self.catalogue.learn(key, answer, cx.now);
-            self.save_soon(cx);
-        }
+        self.lists.learn_handshake(handshake, answer, self.config.catalogue.cache, cx.now);
+        self.save_soon(cx);
     }
 
     /// Removes the cached handshakes: the server refuses one that it accepted before.
     pub(super) fn forget_handshakes(&mut self, cx: &mut Cx<'_>) {
-        self.catalogue.forget_handshakes();
+        self.lists.forget_handshakes();
         self.save_soon(cx);
     }
 
@@ -308,26 +261,23 @@ impl Upstream {
         }
     }
 
-    fn save_soon(&mut self, cx: &mut Cx<'_>) {
-        if self.config.catalogue.cache && self.catalogue.unsaved && self.catalogue.timer.is_none() {
-            let soon = cx.now + defaults::CACHE_AFTER;
-            let at = self.catalogue.saved_at.map_or(soon, |saved_at| soon.max(saved_at + defaults::CACHE_PAUSE));
-            self.catalogue.timer = cx.timers.arm(at, Alarm::Cache(self.id));
+    /// Saves the cache soon, if it has changed.
+    pub(super) fn save_soon(&mut self, cx: &mut Cx<'_>) {
+        if self.config.catalogue.cache {
+            self.lists.save_soon(self.id, cx);
         }
     }
 
     /// Handles the timer that saves the catalogue.
     pub fn handle_cache_timer(&mut self, cx: &mut Cx<'_>) {
-        self.catalogue.timer = None;
+        self.lists.note_cache_timer();
         self.save_now(cx);
     }
 
     /// Saves the catalogue if it has changed.
     pub(super) fn save_now(&mut self, cx: &mut Cx<'_>) {
-        cx.disarm(&mut self.catalogue.timer);
-        if std::mem::take(&mut self.catalogue.unsaved) && self.config.catalogue.cache {
-            self.catalogue.saved_at = Some(cx.now);
-            let mut what = self.catalogue.to_cache(cx.now);
+        let unsaved = self.lists.take_unsaved(cx);
+        if let Some(mut what) = unsaved.filter(|_| self.config.catalogue.cache) {
             what.slowest_start = self.link.slowest_start();
             cx.output(Output::Cache { upstream: self.id, what });
         }

@@ -71,7 +71,7 @@ impl Upstream {
     /// Learns the marks from the cached tools: the first call may come before the first list.
     pub(in crate::upstream) fn learn_cached_params(&mut self) {
         let Some(http) = &mut self.http else { return };
-        for tools in self.catalogue.tools().filter(|tools| ParamHeader::may_be_in(tools)) {
+        for tools in self.lists.cached_tools().filter(|tools| ParamHeader::may_be_in(tools)) {
             http.params.learn(tools);
         }
     }

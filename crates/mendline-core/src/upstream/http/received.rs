@@ -44,8 +44,12 @@ impl Upstream {
                     self.restore(cx);
                     self.open_notices(cx);
                     // The session survived the outage; notifications during it are lost.
-                    self.resync_due |= self.session.is_initialized() && self.lists.age();
-                    self.resync_now |= !self.session.was_initialized();
+                    if self.session.is_initialized() {
+                        self.lists.note_outage();
+                    }
+                    if !self.session.was_initialized() {
+                        self.lists.set_may_read();
+                    }
                 }
             }
         }

@@ -77,7 +77,7 @@ impl Upstream {
             http.dialect = Dialect::Auto;
             let why = Reason::Both(Box::new(refused), Box::new(why));
             let has_grace = self.calls.iter().any(|(_, call)| call.grace.is_some());
-            if self.ever_answered || has_grace || self.provisional_handshake.is_some() {
+            if self.ever_answered || has_grace || self.lists.is_provisional() {
                 // It supported one of them before, or it is starting: a proxy in front of it may be answering now.
                 return self.unreachable(why, false, cx);
             }

@@ -2,7 +2,7 @@
 //!
 //! Every cacheable answer is stored, page by page and byte for byte, to answer requests while the server starts or is
 //! away. A list is answered from here completely or not at all: after a cached first page without a second, the client
-//! would use an old cursor in the live list. [`super::startup`] decides when the cache is used. The cache is bounded in
+//! would use an old cursor in the live list. [`ListSync`](super::ListSync) decides when the cache is used. The cache is bounded in
 //! bytes and in number; the oldest entries are evicted first.
 //!
 //! In the modern era a server states how long a list is fresh (`ttlMs`) and for whom (`cacheScope`). A catalogue

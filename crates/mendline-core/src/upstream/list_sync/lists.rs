@@ -176,6 +176,10 @@ impl Lists {
         &mut self.all[kind as usize]
     }
 
+    pub fn get(&self, kind: ListKind) -> &List {
+        &self.all[kind as usize]
+    }
+
     /// Records a page that a client has read, with the time at which it was requested. Returns the list if it is
     /// complete and differs from that of the other clients.
     pub fn learn(
