@@ -16,7 +16,7 @@
 //! # Modules
 //!
 //! [`received`] handles responses, [`ends`] exchanges that ended without their answer. [`session`] handles sessions and
-//! handshakes, [`session_loss`] confirms the loss of a session. [`stream`] resumes event streams, [`sse_stream`] is
+//! handshakes, [`session_id`] knows the current one, [`session_loss`] confirms the loss of a session. [`stream`] resumes event streams, [`sse_stream`] is
 //! legacy SSE, [`notices`] is the GET for messages of the server. [`one_way`] sends notifications and answers,
 //! [`params`] maps arguments to headers.
 
@@ -27,6 +27,7 @@ mod one_way;
 pub(super) mod params;
 mod received;
 mod session;
+mod session_id;
 mod session_loss;
 mod sse_stream;
 mod stream;
@@ -42,8 +43,9 @@ pub(super) use self::detection::{LookFor, denies_transport};
 use self::notices::Notices;
 use self::one_way::FreeSlots;
 use self::params::Params;
+use self::session_id::SessionId;
 pub use self::session_loss::Refusal;
-use self::session_loss::{RefusedPings, Suspicion};
+use self::session_loss::Suspicion;
 pub use self::stream::Stream;
 use super::Upstream;
 use super::call::{Call, Owner, SentOver, State};
@@ -73,23 +75,13 @@ pub struct Http {
     /// In boxes: a tree that is emptied and refilled with every call should have small nodes.
     exchanges: BTreeMap<ExchangeId, Box<Exchange>>,
     made: u64,
-    session: Option<Arc<str>>,
-    /// The session in the response head of a handshake, until the handshake is answered.
-    early_session: Option<Arc<str>>,
-    version: Option<Arc<str>>,
+    session: SessionId,
     /// A modern request was answered with success.
     supports_modern: bool,
     /// A wrong Content-Type was reported.
     content_type_reported: bool,
-    /// The number of the current session, counted by lost ones.
-    session_number: u32,
-    /// The number of the session whose loss was confirmed last.
-    lost_session: Option<u32>,
-    /// The current session has answered a request besides its handshake.
-    has_answered: bool,
     /// The current session is reported lost, and a ping is in flight to confirm it.
     suspicion: Option<Suspicion>,
-    refused_pings: RefusedPings,
     /// `initialized` is in flight; a server may refuse requests that overtake it.
     pending_initialized: Option<ExchangeId>,
     handshake_timer: Option<TimerId>,
@@ -129,16 +121,10 @@ impl Http {
             detection: Detection::default(),
             exchanges: BTreeMap::new(),
             made: 0,
-            session: None,
-            early_session: None,
-            version: None,
+            session: SessionId::default(),
             supports_modern: false,
             content_type_reported: false,
-            session_number: 0,
-            lost_session: None,
-            has_answered: false,
             suspicion: None,
-            refused_pings: RefusedPings::default(),
             pending_initialized: None,
             handshake_timer: None,
             one_way_timer: None,
@@ -157,7 +143,7 @@ impl Http {
         self.detection = Detection::default();
         (self.supports_modern, self.content_type_reported) = (false, false);
         (self.params, self.endpoint) = (Params::default(), None);
-        self.refused_pings = RefusedPings::default();
+        self.session.forget_pings();
     }
 
     /// The transport that is used.
@@ -172,7 +158,7 @@ impl Http {
 
     /// Returns whether the server refuses pings in live sessions.
     pub fn refuses_pings(&self) -> bool {
-        self.refused_pings == RefusedPings::InLiveSession
+        self.session.refuses_pings()
     }
 
     /// The open exchanges.
@@ -187,14 +173,7 @@ impl Http {
 
     /// The headers for the session and the version, after the handshake.
     fn session_headers(&self, is_initialize: bool) -> Vec<(Cow<'static, str>, Arc<str>)> {
-        let mut headers = Vec::new();
-        if !is_initialize {
-            headers.reserve(2);
-            let session = self.session.clone().or_else(|| self.early_session.clone());
-            headers.extend(session.map(|session| (headers::SESSION_ID.into(), session)));
-            headers.extend(self.version.clone().map(|version| (headers::PROTOCOL_VERSION.into(), version)));
-        }
-        headers
+        if is_initialize { Vec::new() } else { self.session.headers() }
     }
 
     pub(super) fn begin(
@@ -205,7 +184,7 @@ impl Http {
         cx: &mut Cx<'_>,
     ) -> ExchangeId {
         self.made += 1;
-        exchange.session_number = self.session_number;
+        exchange.session_number = self.session.number();
         let id = ExchangeId::new(self.upstream, self.made);
         exchange.session_named =
             request.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
@@ -241,7 +220,7 @@ impl Http {
     /// Returns whether this is the POST of a call whose SSE stream is gone.
     fn is_orphan(&self, exchange: &Exchange) -> bool {
         let posts = matches!(exchange.purpose, Purpose::Call(_));
-        posts && self.dialect == Dialect::Sse && exchange.session_number != self.session_number
+        posts && self.dialect == Dialect::Sse && exchange.session_number != self.session.number()
     }
 
     fn sse_stream(&self) -> Option<ExchangeId> {
@@ -358,7 +337,7 @@ impl Upstream {
     fn post_call(&mut self, key: Key, cx: &mut Cx<'_>) {
         let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
         if call.request.op == Op::Initialize {
-            http.early_session = None;
+            http.session.begin();
         }
         let headers = if call.request.is_modern() {
             let derived =
@@ -451,7 +430,7 @@ impl Upstream {
         }
         http.close_state = CloseState::ClosingSession;
         http.abort_where(|_| true, cx);
-        if http.session.is_some() {
+        if http.session.id().is_some() {
             let headers = http.session_headers(false);
             let request = HttpRequest { verb: Verb::Delete, target: None, headers, body: None };
             http.begin(Exchange::new(Purpose::CloseSession), request, Reuse::Any, cx);

@@ -256,7 +256,7 @@ impl Upstream {
         match call.request.op {
             Op::Initialize => {
                 self.lists.note_own_handshake();
-                self.is_initialized_once = true;
+                self.session.note_ready();
                 self.cache_handshake(&call.request, answer, cx);
                 self.session.learn_handshake(call.client(), call.request.clone(), answer.clone());
             }

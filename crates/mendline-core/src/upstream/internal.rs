@@ -60,7 +60,7 @@ impl Upstream {
         let effect = self.tools.effect_of(&request);
         cx.ledger.charge(request.message.text().len());
         let mut call = Call::new(Owner::Us(internal), request, effect, cx.now);
-        let has_started = self.is_initialized_once || self.link.slowest_start().is_some();
+        let has_started = self.session.was_ever_ready() || self.link.slowest_start().is_some();
         call.is_repeated = has_started && self.link.starts_within(self.config.timeouts.handshake_again);
         let Some(key) = self.calls.add_internal(call) else { return };
         self.enqueue(key);
@@ -118,9 +118,7 @@ impl Upstream {
             InternalRequest::Silence => self.ping_again_later(cx),
             InternalRequest::Restore => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: request.method(), why });
-                // The client relies on it, so it is sent again, one at a time, after another answer.
-                self.to_restore.push_back(request);
-                self.restore_lost = true;
+                self.session.note_restore_lost(request);
             }
             InternalRequest::List(kind) => {
                 cx.emit(Event::InternalRequestFailed { upstream: self.id, method: request.method(), why });
@@ -216,16 +214,15 @@ impl Upstream {
     /// Sends a new session the state of the last one, a few requests at a time.
     pub(super) fn restore(&mut self, cx: &mut Cx<'_>) {
         // This runs after every answer: the usual case must be cheap.
-        if self.to_restore.is_empty() {
+        if !self.session.has_to_restore() {
             return;
         }
         let under_way = self.calls.iter().filter(|(_, call)| call.owner == Owner::Us(InternalRequest::Restore)).count();
-        let at_once = if self.restore_lost { 1 } else { defaults::RESTORES };
-        for _ in under_way..at_once {
+        for in_flight in under_way.. {
             if !self.session.is_initialized() || !self.link.is_up() {
                 return;
             }
-            let Some(request) = self.to_restore.pop_front() else { return };
+            let Some(request) = self.session.next_to_restore(in_flight) else { return };
             self.send_internal(InternalRequest::Restore, request, cx);
         }
     }
@@ -243,7 +240,7 @@ impl Upstream {
 
     /// Restores a state in the new session that an ended session confirmed too late.
     pub(super) fn restore_again(&mut self, confirmed: ClientRequest, cx: &mut Cx<'_>) {
-        self.to_restore.push_back(confirmed);
+        self.session.restore_also(confirmed);
         self.restore(cx);
     }
 
@@ -251,15 +248,14 @@ impl Upstream {
     /// a new one.
     pub(super) fn waits_for_restore(&self, call: &ClientRequest) -> bool {
         self.is_state(call)
-            && (self.runs(InternalRequest::Restore) || (!self.to_restore.is_empty() && !self.restore_lost))
+            && (self.runs(InternalRequest::Restore) || self.session.is_restoring())
             && self.session.is_initialized()
     }
 
     /// Drops a pending restore that a new choice of the client replaces.
     pub(super) fn supersede(&mut self, call: &ClientRequest) {
         if self.is_state(call) {
-            let uri = call.uri();
-            self.to_restore.retain(|it| it.uri() != uri);
+            self.session.supersede(call);
         }
     }
 

@@ -41,8 +41,6 @@ mod session;
 mod silence;
 mod startup;
 
-use std::collections::VecDeque;
-
 use mendline_wire::{Kind, Message, Method, Spliced};
 
 use self::announce::Announcement;
@@ -90,10 +88,6 @@ pub struct Upstream {
     /// The HTTP state, for that transport.
     http: Option<Http>,
     tools: Tools,
-    /// The state that is still to be restored in the new session.
-    to_restore: VecDeque<ClientRequest>,
-    /// A restore request was lost.
-    restore_lost: bool,
     lists: ListSync,
     tool_names: ToolNames,
     keep_alive: KeepAlive,
@@ -110,8 +104,6 @@ pub struct Upstream {
     hints: Hints,
     silence: Silence,
     ever_answered: bool,
-    /// The server has answered a handshake.
-    is_initialized_once: bool,
     /// The server has required a login.
     wants_login: bool,
     /// New calls are rejected.
@@ -137,8 +129,6 @@ impl Upstream {
             session: Session::new(),
             calls: CallTable::default(),
             outbox: Outbox::default(),
-            to_restore: VecDeque::new(),
-            restore_lost: false,
             lists: ListSync::default(),
             tool_names: ToolNames::default(),
             keep_alive: KeepAlive::new(),
@@ -151,7 +141,6 @@ impl Upstream {
             hints: Hints::default(),
             silence: Silence::default(),
             ever_answered: false,
-            is_initialized_once: false,
             wants_login: false,
             closing: false,
             replace_due: false,
@@ -350,12 +339,12 @@ impl Upstream {
             cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why });
             self.session.lose();
             self.forget_handshakes(cx);
-            let why = HandshakeError::Refused { message, again: self.is_initialized_once };
+            let why = HandshakeError::Refused { message, again: self.session.was_ever_ready() };
             return self.drain_link(why.into(), EndedBy::Us, cx);
         }
         // The answer shows that the server is available.
         self.gate.probes_first = false;
-        let is_first = !std::mem::replace(&mut self.is_initialized_once, true);
+        let is_first = self.session.note_ready();
         self.cache_handshake(handshake, answer, cx);
         self.session.learn_answer(answer.clone());
         if is_first {
@@ -364,7 +353,6 @@ impl Upstream {
         if let Some(initialized) = self.session.complete() {
             self.outbox.push_text(Spliced::whole(initialized.text().clone()), Method::Initialized, cx.ledger);
         }
-        (self.to_restore, self.restore_lost) = (self.session.to_restore(), false);
         self.restore(cx);
         cx.emit(match is_first {
             true => Event::HandshakeCompleted { upstream: self.id, link },

@@ -41,6 +41,17 @@ pub struct Session {
     level: Option<ClientRequest>,
     /// The confirmed subscriptions, by resource.
     subscriptions: BTreeMap<String, ClientRequest>,
+    restore: Restore,
+    /// A server has answered a handshake before.
+    was_ever_ready: bool,
+}
+
+/// The state that the server does not have yet after a handshake.
+#[derive(Debug, Default)]
+struct Restore {
+    requests: VecDeque<ClientRequest>,
+    /// A request was lost: the rest is sent one at a time.
+    was_lost: bool,
 }
 
 impl Session {
@@ -53,6 +64,8 @@ impl Session {
             answer: None,
             level: None,
             subscriptions: BTreeMap::new(),
+            restore: Restore::default(),
+            was_ever_ready: false,
         }
     }
 
@@ -91,9 +104,48 @@ impl Session {
         self.answer = Some(answer);
     }
 
-    /// The requests that restore the state after a re-initialization.
-    pub fn to_restore(&self) -> VecDeque<ClientRequest> {
-        self.level.iter().chain(self.subscriptions.values()).cloned().collect()
+    /// Returns whether there is state that the server does not have.
+    pub fn has_to_restore(&self) -> bool {
+        !self.restore.requests.is_empty()
+    }
+
+    /// Returns whether the state is being restored, apart from lost requests.
+    pub fn is_restoring(&self) -> bool {
+        self.has_to_restore() && !self.restore.was_lost
+    }
+
+    /// Takes the next request that restores the state, with so many in flight.
+    pub fn next_to_restore(&mut self, in_flight: usize) -> Option<ClientRequest> {
+        let at_once = if self.restore.was_lost { 1 } else { defaults::RESTORES };
+        if in_flight < at_once { self.restore.requests.pop_front() } else { None }
+    }
+
+    /// Records a restore request without an answer. The client relies on it, so it is sent again, one at a time, after
+    /// another answer.
+    pub fn note_restore_lost(&mut self, request: ClientRequest) {
+        self.restore.requests.push_back(request);
+        self.restore.was_lost = true;
+    }
+
+    /// Adds state that the server is to get.
+    pub fn restore_also(&mut self, request: ClientRequest) {
+        self.restore.requests.push_back(request);
+    }
+
+    /// Drops a pending restore that a new choice of the client replaces.
+    pub fn supersede(&mut self, choice: &ClientRequest) {
+        let uri = choice.uri();
+        self.restore.requests.retain(|request| request.uri() != uri);
+    }
+
+    /// Returns whether a server has answered a handshake before.
+    pub fn was_ever_ready(&self) -> bool {
+        self.was_ever_ready
+    }
+
+    /// Records that a server has answered a handshake. Returns whether it is the first time.
+    pub fn note_ready(&mut self) -> bool {
+        !std::mem::replace(&mut self.was_ever_ready, true)
     }
 
     /// Records a confirmed log level or subscription.
@@ -137,9 +189,11 @@ impl Session {
         self.handshake.is_some()
     }
 
-    /// Completes the replayed handshake. Returns the `initialized` notification.
+    /// Completes the replayed handshake; the state is to be restored. Returns the `initialized` notification.
     pub fn complete(&mut self) -> Option<Message> {
         self.state = State::Ready;
+        let requests = self.level.iter().chain(self.subscriptions.values()).cloned().collect();
+        self.restore = Restore { requests, was_lost: false };
         self.initialized.clone()
     }
 

@@ -209,7 +209,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         // Calls in flight run to their end: their answers do not depend on an SSE stream.
         cx.disarm(&mut http.orphans_timer);
-        let session_number = http.session_number;
+        let session_number = http.session.number();
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         (exchange.purpose, exchange.session_number) = (Purpose::SseStream, session_number);
         http.endpoint = Some(endpoint);

@@ -256,7 +256,7 @@ impl Upstream {
     /// and any answer. A server ignores a second answer; without one its call would time out.
     fn one_way_to_repeat(&self, exchange: &Exchange, how: &ExchangeEnd, written: Written) -> Option<OneWay> {
         let one_way = exchange.one_way.as_ref()?;
-        let is_current = self.http.as_ref().is_some_and(|http| http.session_number == exchange.session_number);
+        let is_current = self.http.as_ref().is_some_and(|http| http.session.number() == exchange.session_number);
         let was_cut = matches!(how, ExchangeEnd::Cut(_) | ExchangeEnd::Refused);
         let may_repeat = one_way.method == Method::None || written != Written::Whole || *how == ExchangeEnd::Refused;
         let lost = one_way.lost + 1;

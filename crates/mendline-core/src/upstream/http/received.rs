@@ -79,8 +79,7 @@ impl Upstream {
         {
             call.stream.session = Some(session.clone());
             if call.request.op == Op::Initialize && (200..300).contains(&head.status) {
-                // Requests of the server before the answer to the handshake belong to this session.
-                http.early_session = Some(session.as_str().into());
+                http.session.note_early(session);
             }
         }
         self.note_byte(purpose, cx);
@@ -286,7 +285,7 @@ impl Upstream {
         }
         let message = self.learn_params(message, cx);
         let Some(http) = &self.http else { return };
-        let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session_number);
+        let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session.number());
         let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
         let is_other = is_stale || is_handshake || is_doubted;
         if let (Some(http), true, false) = (&mut self.http, call.is_some(), is_other) {

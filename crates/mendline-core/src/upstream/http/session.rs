@@ -31,16 +31,12 @@ impl Http {
 
     /// The id of the current session.
     pub(in crate::upstream) fn session_id(&self) -> Option<&Arc<str>> {
-        self.session.as_ref()
+        self.session.id()
     }
 
     /// Uses the session of a handshake that was answered like this.
     pub(in crate::upstream) fn adopt_session(&mut self, session: Option<Arc<str>>, answer: &Message) {
-        self.session = session;
-        (self.early_session, self.has_answered) = (None, false);
-        let version = answer.get_str(&["protocolVersion"]);
-        // Revisions before 2025-06-18 have no such header.
-        self.version = version.filter(|version| version.as_ref() >= "2025-06-18").map(Into::into);
+        self.session.adopt(session, answer);
     }
 }
 
@@ -105,7 +101,7 @@ impl Upstream {
         if needs_login {
             self.login_required(&why, cx);
         }
-        if let (Some(cause), false) = (cause, self.is_initialized_once) {
+        if let (Some(cause), false) = (cause, self.session.was_ever_ready()) {
             // The waiting calls report it to their clients.
             for key in self.calls.take_waiting(|_| true) {
                 self.fail(key, cause, Outcome::NotSent, why.clone(), cx);
@@ -142,9 +138,7 @@ impl Upstream {
     pub(in crate::upstream) fn forget_session(&mut self, cx: &mut Cx<'_>) {
         self.give_up_suspicion(cx);
         let Some(http) = &mut self.http else { return };
-        (http.session, http.early_session, http.has_answered) = (None, None, false);
-        http.version = None;
-        http.session_number += 1;
+        http.session.end();
         http.release(cx);
         self.give_up_one_way(cx);
         self.end_notices(cx);

@@ -108,17 +108,6 @@ enum About {
     Transport,
 }
 
-/// The value of a refused ping as evidence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum RefusedPings {
-    #[default]
-    None,
-    /// A ping was refused in this session.
-    In(u32),
-    /// A ping was refused in a session that answered a call afterwards: refused pings prove nothing.
-    InLiveSession,
-}
-
 /// The finding about a session that was reported lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
@@ -132,11 +121,8 @@ enum Finding {
 impl Http {
     /// Records an answer in the current session, other than that of the handshake.
     pub(super) fn note_session_answer(&mut self) {
-        self.has_answered = true;
+        self.session.note_answer();
         self.prove_transport();
-        if self.refused_pings == RefusedPings::In(self.session_number) {
-            self.refused_pings = RefusedPings::InLiveSession;
-        }
     }
 
     /// Ignores the rest of a call's exchange. A body is read to its end, so that its connection can be reused; an event
@@ -147,12 +133,6 @@ impl Http {
             (Purpose::Call(_), Content::Events) => self.abort(id, cx),
             (Purpose::Call(_), _) => exchange.purpose = Purpose::Dropped,
             _ => {}
-        }
-    }
-
-    fn note_refused_ping(&mut self, session_number: u32) {
-        if session_number == self.session_number && self.refused_pings != RefusedPings::InLiveSession {
-            self.refused_pings = RefusedPings::In(session_number);
         }
     }
 }
@@ -208,9 +188,9 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) {
         let Some(http) = &mut self.http else { return };
-        if session_number != http.session_number {
+        if session_number != http.session.number() {
             // The session was replaced meanwhile, perhaps for this reason.
-            let finding = if http.lost_session == Some(session_number) { Finding::Lost } else { Finding::Unconfirmed };
+            let finding = if http.session.was_lost(session_number) { Finding::Lost } else { Finding::Unconfirmed };
             if let Some(refused) = refused {
                 self.settle_refused(refused, finding, session_number, cx);
             }
@@ -247,7 +227,7 @@ impl Upstream {
 
     fn suspect_session(&mut self, refusal: Refusal, refused: Option<Refused>, about: About, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        let is_pointless = http.refused_pings == RefusedPings::InLiveSession;
+        let is_pointless = http.session.refuses_pings();
         http.suspicion =
             Some(Suspicion { refusal, refused: refused.into_iter().collect(), pings: 0, by_notices: false, about });
         if is_pointless {
@@ -302,7 +282,9 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) {
         let Some(http) = &self.http else { return };
-        let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.session_number == session_number) else { return };
+        let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.session.number() == session_number) else {
+            return;
+        };
         let finding = match refusal {
             _ if is_answered => Finding::Alive,
             Some(refusal) if refusal.confirms(suspicion.refusal) => Finding::Lost,
@@ -319,7 +301,7 @@ impl Upstream {
     }
 
     fn is_current_session(&self, number: u32) -> bool {
-        self.http.as_ref().is_some_and(|http| http.session_number == number)
+        self.http.as_ref().is_some_and(|http| http.session.number() == number)
     }
 
     /// Handles a confirming ping without an answer.
@@ -330,7 +312,7 @@ impl Upstream {
     /// Records a refused keep-alive ping. It starts no suspicion: the server may refuse every ping.
     pub(in crate::upstream) fn ping_refused(&mut self, exchange: &Exchange) {
         if let (Some(http), Some(400..500)) = (&mut self.http, exchange.status) {
-            http.note_refused_ping(exchange.session_number);
+            http.session.note_refused_ping(exchange.session_number);
         }
     }
 
@@ -355,7 +337,7 @@ impl Upstream {
     pub(super) fn refused_before_sse(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
-        let session_number = http.session_number;
+        let session_number = http.session.number();
         for refused in suspicion.refused {
             self.settle_refused(refused, Finding::Lost, session_number, cx);
         }
@@ -372,7 +354,7 @@ impl Upstream {
     fn settle_confirmed(&mut self, finding: Finding, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
-        let (session_number, was_made) = (http.session_number, http.has_answered);
+        let (session_number, was_made) = (http.session.number(), http.session.has_answered());
         if suspicion.about == About::Transport {
             // Only the server's answer is left.
             if finding == Finding::Alive {
@@ -389,7 +371,7 @@ impl Upstream {
         let Some(http) = &mut self.http else { return };
         let is_lost = match finding {
             Finding::Lost => {
-                http.lost_session = Some(session_number);
+                http.session.note_lost(session_number);
                 true
             }
             // It cannot be told from a refusal of the call; a new handshake does no harm.
