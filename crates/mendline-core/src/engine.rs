@@ -118,15 +118,8 @@ impl Engine {
             Input::FromClient { client, received } => {
                 self.with_client(client, |it, cx| it.handle_received(received, cx));
             }
-            Input::ClientEnded { client } => {
-                self.client_gone = true;
-                self.with_client(client, ClientSession::handle_ended);
-            }
-            Input::ClientLost { client } => {
-                self.client_gone = true;
-                self.with_client(client, ClientSession::handle_lost);
-                self.clients.remove(&client);
-            }
+            Input::ClientEnded { client } => self.client_ended(client),
+            Input::ClientLost { client } => self.client_lost(client),
             Input::Spawned { link, pid } => self.with_upstream(link, |it, cx| it.handle_spawned(link, pid, cx)),
             Input::SpawnFailed { link, why } => {
                 self.with_upstream(link, |it, cx| it.handle_spawn_failed(link, &why, cx));
@@ -167,17 +160,33 @@ impl Engine {
             }
             Input::SystemResumed => self.connectivity_changed(ConnectivityChange::SystemResumed),
             Input::NetworkChanged => self.connectivity_changed(ConnectivityChange::NetworkChanged),
-            Input::Stop => match self.phase {
-                Phase::Running => {
-                    self.begin_drain();
-                    cx!(self).wake_in(defaults::DRAIN, Alarm::Drain);
-                }
-                Phase::Draining => self.close(),
-                Phase::Closing | Phase::Finished => {}
-            },
+            Input::Stop => self.stop(),
         }
         self.dispatch_all();
         self.advance();
+    }
+
+    fn client_ended(&mut self, client: ClientId) {
+        self.client_gone = true;
+        self.with_client(client, ClientSession::handle_ended);
+    }
+
+    fn client_lost(&mut self, client: ClientId) {
+        self.client_gone = true;
+        self.with_client(client, ClientSession::handle_lost);
+        self.clients.remove(&client);
+    }
+
+    /// Lets running calls end; the second request ends them.
+    fn stop(&mut self) {
+        match self.phase {
+            Phase::Running => {
+                self.begin_drain();
+                cx!(self).wake_in(defaults::DRAIN, Alarm::Drain);
+            }
+            Phase::Draining => self.close(),
+            Phase::Closing | Phase::Finished => {}
+        }
     }
 
     /// Fires the timers that are due.

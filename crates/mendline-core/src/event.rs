@@ -8,6 +8,7 @@
 mod level;
 mod name;
 mod tool;
+mod upstream;
 mod words;
 
 use std::time::Duration;
@@ -489,77 +490,4 @@ pub enum Event {
         running: usize,
     },
     Stopped,
-}
-
-impl Event {
-    /// The upstream that the event is about.
-    pub fn upstream(&self) -> Option<UpstreamId> {
-        match self {
-            Event::LinkStateChanged { upstream, .. }
-            | Event::DialFailed { upstream, .. }
-            | Event::DialPlanned { upstream, .. }
-            | Event::LoginRequired { upstream, .. }
-            | Event::LoginAccepted { upstream }
-            | Event::ServerSuspected { upstream, .. }
-            | Event::VerdictReached { upstream, .. }
-            | Event::PingAnswered { upstream }
-            | Event::AnsweredBySession { upstream, .. }
-            | Event::VerdictAwaited { upstream, .. }
-            | Event::HintsAwaited { upstream, .. }
-            | Event::CallSilent { upstream, .. }
-            | Event::SilenceEnded { upstream, .. }
-            | Event::ReconnectRequested { upstream }
-            | Event::ClientOpened { upstream, .. }
-            | Event::ClientNamed { upstream, .. }
-            | Event::UpstreamReady { upstream, .. }
-            | Event::SessionReplayed { upstream, .. }
-            | Event::SessionReplayFailed { upstream, .. }
-            | Event::OutputSkipped { upstream, .. }
-            | Event::ReconnectDisabled { upstream, .. }
-            | Event::Reconfigured { upstream, .. }
-            | Event::ServerReplaced { upstream }
-            | Event::InternalRequestSent { upstream, .. }
-            | Event::InternalRequestFailed { upstream, .. }
-            | Event::ListChanged { upstream, .. }
-            | Event::ListChangeHidden { upstream, .. }
-            | Event::AnsweredFromCatalogue { upstream, .. }
-            | Event::ProvisionalAnswer { upstream, .. }
-            | Event::HandshakeCompleted { upstream, .. }
-            | Event::HandshakeDiffers { upstream, .. }
-            | Event::ContentTypeMismatch { upstream }
-            | Event::ToolRemoved { upstream, .. }
-            | Event::CallAccepted { upstream, .. }
-            | Event::AttemptStarted { upstream, .. }
-            | Event::AttemptEnded { upstream, .. }
-            | Event::RetryRefused { upstream, .. }
-            | Event::ResponseResumed { upstream, .. }
-            | Event::CallReturned { upstream, .. }
-            | Event::CallRetried { upstream, .. }
-            | Event::CallAnswered { upstream, .. }
-            | Event::CallFailed { upstream, .. }
-            | Event::CallCancelled { upstream, .. }
-            | Event::CallAbandoned { upstream, .. }
-            | Event::CallRejected { upstream, .. }
-            | Event::BreakerOpened { upstream, .. }
-            | Event::BreakerHalfOpened { upstream, .. }
-            | Event::BreakerClosed { upstream, .. }
-            | Event::Isolated { upstream }
-            | Event::Resumed { upstream }
-            | Event::Paused { upstream, .. }
-            | Event::PauseEnded { upstream }
-            | Event::RateLimited { upstream, .. }
-            | Event::ServerRequestDeclined { upstream, .. }
-            | Event::IdTypeRepaired { upstream, .. }
-            | Event::MessageDropped { upstream, .. } => Some(*upstream),
-            Event::ServerRequestForwarded { link, .. }
-            | Event::ServerRequestAnswered { link, .. }
-            | Event::ServerRequestWithdrawn { link, .. } => Some(link.upstream),
-            Event::ClientEnded { .. }
-            | Event::ClientLost { .. }
-            | Event::ClientMessageInvalid { .. }
-            | Event::ConnectivityChanged { .. }
-            | Event::Stopping { .. }
-            | Event::Stopped => None,
-        }
-    }
 }

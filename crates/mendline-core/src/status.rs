@@ -191,6 +191,13 @@ impl Status {
 impl UpstreamStatus {
     /// Applies one event of this upstream.
     pub fn apply(&mut self, event: &Event) {
+        self.apply_call(event);
+        self.apply_count(event);
+        self.apply_link(event);
+        self.apply_policy(event);
+    }
+
+    fn apply_call(&mut self, event: &Event) {
         match event {
             Event::CallAccepted { .. } => self.open += 1,
             Event::AttemptStarted { .. } => self.out += 1,
@@ -245,6 +252,12 @@ impl UpstreamStatus {
                 self.silent.remove(call);
                 self.out -= 1;
             }
+            _ => {}
+        }
+    }
+
+    fn apply_count(&mut self, event: &Event) {
+        match event {
             Event::CallSilent { call, method, tool, silent_for, .. } => {
                 let silent = SilentCall { method: *method, tool: tool.clone(), silent_for: *silent_for };
                 self.silent.insert(*call, silent);
@@ -261,7 +274,12 @@ impl UpstreamStatus {
             Event::MessageDropped { .. } => self.dropped += 1,
             Event::ListChanged { .. } => self.lists_changed += 1,
             Event::ListChangeHidden { .. } => self.list_changes_hidden += 1,
+            _ => {}
+        }
+    }
 
+    fn apply_link(&mut self, event: &Event) {
+        match event {
             Event::LinkStateChanged { from, to, why, over, .. } => self.move_link(*from, *to, why.as_ref(), *over),
             Event::DialPlanned { attempt, most, wait, .. } => {
                 self.redial = Some(Redial { attempt: *attempt, most: *most, wait: *wait });
@@ -278,7 +296,12 @@ impl UpstreamStatus {
                 self.needs_login = Some(why.clone());
                 self.last_error = Some(why.clone().into());
             }
+            _ => {}
+        }
+    }
 
+    fn apply_policy(&mut self, event: &Event) {
+        match event {
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 let open_for = Some((*open_for, why.clone()));
                 self.set_breaker(tool.as_deref(), BreakerStatus { state: BreakerState::Open, open_for });

@@ -23,77 +23,14 @@ impl Event {
     pub fn level(&self) -> Level {
         match self {
             Event::DialFailed { repeated: true, .. } | Event::LinkStateChanged { repeated: true, .. } => Level::Debug,
-            Event::DialFailed { .. }
-            | Event::LoginRequired { .. }
-            | Event::LinkStateChanged { to: LinkState::Parked, .. } => Level::Error,
-            Event::LinkStateChanged { to: LinkState::Waiting, .. } | Event::CallSilent { .. } => Level::Warn,
-            Event::LinkStateChanged { .. }
-            | Event::ListChangeHidden { why: HiddenChange::OrderOnly, .. }
-            | Event::DialPlanned { .. }
-            | Event::CallAccepted { .. }
-            | Event::AttemptStarted { .. }
-            | Event::AttemptEnded { .. }
-            | Event::CallReturned { .. }
-            | Event::VerdictAwaited { .. }
-            | Event::HintsAwaited { .. }
-            | Event::SilenceEnded { .. }
-            | Event::PingAnswered { .. }
-            | Event::AnsweredBySession { .. }
+            Event::LinkStateChanged { to: LinkState::Parked, .. } => Level::Error,
+            Event::LinkStateChanged { to: LinkState::Waiting, .. } => Level::Warn,
+            Event::ListChangeHidden { why: HiddenChange::OrderOnly, .. }
             | Event::VerdictReached { condition: Condition::Available | Condition::Suspect, .. }
-            | Event::InternalRequestSent { .. }
-            | Event::CallAnswered { .. }
-            | Event::AnsweredFromCatalogue { .. }
-            | Event::CallCancelled { .. }
-            | Event::CallAbandoned { .. }
-            | Event::RateLimited { .. }
-            | Event::ServerRequestForwarded { .. }
-            | Event::ServerRequestAnswered { .. }
-            | Event::ClientOpened { .. }
-            | Event::ClientNamed { .. }
-            | Event::ClientEnded { .. } => Level::Debug,
-            Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
+            | Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
                 Level::Debug
             }
-            Event::ServerSuspected { .. }
-            | Event::VerdictReached { .. }
-            | Event::ClientMessageInvalid { .. }
-            | Event::ClientLost { .. }
-            | Event::OutputSkipped { .. }
-            | Event::ContentTypeMismatch { .. }
-            | Event::HandshakeDiffers { .. }
-            | Event::ToolRemoved { .. }
-            | Event::SessionReplayFailed { .. }
-            | Event::InternalRequestFailed { .. }
-            | Event::ReconnectDisabled { .. }
-            | Event::CallRetried { .. }
-            | Event::RetryRefused { .. }
-            | Event::CallFailed { .. }
-            | Event::CallRejected { .. }
-            | Event::BreakerOpened { .. }
-            | Event::Isolated { .. }
-            | Event::Paused { .. }
-            | Event::ServerRequestWithdrawn { .. }
-            | Event::ServerRequestDeclined { .. }
-            | Event::IdTypeRepaired { .. }
-            | Event::MessageDropped { .. } => Level::Warn,
-            Event::UpstreamReady { .. }
-            | Event::LoginAccepted { .. }
-            | Event::SessionReplayed { .. }
-            | Event::HandshakeCompleted { .. }
-            | Event::ProvisionalAnswer { .. }
-            | Event::ListChanged { .. }
-            | Event::ListChangeHidden { .. }
-            | Event::ResponseResumed { .. }
-            | Event::BreakerHalfOpened { .. }
-            | Event::BreakerClosed { .. }
-            | Event::Resumed { .. }
-            | Event::PauseEnded { .. }
-            | Event::ReconnectRequested { .. }
-            | Event::Reconfigured { .. }
-            | Event::ServerReplaced { .. }
-            | Event::ConnectivityChanged { .. }
-            | Event::Stopping { .. }
-            | Event::Stopped => Level::Info,
+            _ => self.usual_level(),
         }
     }
 }

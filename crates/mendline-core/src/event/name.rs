@@ -1,78 +1,93 @@
-//! The stable names of events.
+//! The stable name and the usual level of each event.
 //!
-//! Logs, metrics and programs know an event by this name; it does not follow renames of the variants.
+//! Logs, metrics and programs know an event by its name; it does not follow renames of the variants.
 
-use super::Event;
+use super::{Event, Level};
 
-impl Event {
-    /// Returns the stable name of this kind of event.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Event::ClientOpened { .. } => "client_opened",
-            Event::ClientNamed { .. } => "client_named",
-            Event::ClientEnded { .. } => "client_ended",
-            Event::ClientLost { .. } => "client_lost",
-            Event::ClientMessageInvalid { .. } => "client_message_invalid",
-            Event::DialFailed { .. } => "dial_failed",
-            Event::LinkStateChanged { .. } => "link_state_changed",
-            Event::ReconnectRequested { .. } => "reconnect_requested",
-            Event::DialPlanned { .. } => "dial_planned",
-            Event::ReconnectDisabled { .. } => "reconnect_disabled",
-            Event::Reconfigured { .. } => "reconfigured",
-            Event::ServerReplaced { .. } => "server_replaced",
-            Event::UpstreamReady { .. } => "upstream_ready",
-            Event::SessionReplayed { .. } => "session_replayed",
-            Event::SessionReplayFailed { .. } => "session_replay_failed",
-            Event::LoginRequired { .. } => "login_required",
-            Event::LoginAccepted { .. } => "login_accepted",
-            Event::ServerSuspected { .. } => "server_suspected",
-            Event::VerdictReached { .. } => "verdict_reached",
-            Event::PingAnswered { .. } => "ping_answered",
-            Event::AnsweredBySession { .. } => "answered_by_session",
-            Event::VerdictAwaited { .. } => "verdict_awaited",
-            Event::HintsAwaited { .. } => "hints_awaited",
-            Event::CallSilent { .. } => "call_silent",
-            Event::SilenceEnded { .. } => "silence_ended",
-            Event::OutputSkipped { .. } => "output_skipped",
-            Event::InternalRequestSent { .. } => "internal_request_sent",
-            Event::InternalRequestFailed { .. } => "internal_request_failed",
-            Event::ListChanged { .. } => "list_changed",
-            Event::ListChangeHidden { .. } => "list_change_hidden",
-            Event::AnsweredFromCatalogue { .. } => "answered_from_catalogue",
-            Event::ProvisionalAnswer { .. } => "provisional_answer",
-            Event::HandshakeCompleted { .. } => "handshake_completed",
-            Event::HandshakeDiffers { .. } => "handshake_differs",
-            Event::ContentTypeMismatch { .. } => "content_type_mismatch",
-            Event::ToolRemoved { .. } => "tool_removed",
-            Event::CallAccepted { .. } => "call_accepted",
-            Event::AttemptStarted { .. } => "attempt_started",
-            Event::AttemptEnded { .. } => "attempt_ended",
-            Event::CallRetried { .. } => "call_retried",
-            Event::RetryRefused { .. } => "retry_refused",
-            Event::ResponseResumed { .. } => "response_resumed",
-            Event::CallReturned { .. } => "call_returned",
-            Event::CallAnswered { .. } => "call_answered",
-            Event::CallFailed { .. } => "call_failed",
-            Event::CallCancelled { .. } => "call_cancelled",
-            Event::CallAbandoned { .. } => "call_abandoned",
-            Event::CallRejected { .. } => "call_rejected",
-            Event::BreakerOpened { .. } => "breaker_opened",
-            Event::BreakerHalfOpened { .. } => "breaker_half_opened",
-            Event::BreakerClosed { .. } => "breaker_closed",
-            Event::Isolated { .. } => "isolated",
-            Event::Resumed { .. } => "resumed",
-            Event::Paused { .. } => "paused",
-            Event::PauseEnded { .. } => "pause_ended",
-            Event::RateLimited { .. } => "rate_limited",
-            Event::ServerRequestForwarded { .. } => "server_request_forwarded",
-            Event::ServerRequestAnswered { .. } => "server_request_answered",
-            Event::ServerRequestWithdrawn { .. } => "server_request_withdrawn",
-            Event::ServerRequestDeclined { .. } => "server_request_declined",
-            Event::IdTypeRepaired { .. } => "id_type_repaired",
-            Event::MessageDropped { .. } => "message_dropped",
-            Event::ConnectivityChanged { .. } => "connectivity_changed",
-            Event::Stopping { .. } => "stopping",
-            Event::Stopped => "stopped",
+macro_rules! events {
+    ($($variant:ident $name:literal $level:ident,)*) => {
+        impl Event {
+            /// Returns the stable name of this kind of event.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Event::$variant { .. } => $name,)*
+                }
+            }
+
+            /// Returns the level of this kind of event, but for the exceptions in [`Event::level`].
+            pub(super) fn usual_level(&self) -> Level {
+                match self {
+                    $(Event::$variant { .. } => Level::$level,)*
+                }
+            }
         }
-    }
+    };
+}
+
+events! {
+    ClientOpened "client_opened" Debug,
+    ClientNamed "client_named" Debug,
+    ClientEnded "client_ended" Debug,
+    ClientLost "client_lost" Warn,
+    ClientMessageInvalid "client_message_invalid" Warn,
+    DialFailed "dial_failed" Error,
+    LinkStateChanged "link_state_changed" Debug,
+    ReconnectRequested "reconnect_requested" Info,
+    DialPlanned "dial_planned" Debug,
+    ReconnectDisabled "reconnect_disabled" Warn,
+    Reconfigured "reconfigured" Info,
+    ServerReplaced "server_replaced" Info,
+    UpstreamReady "upstream_ready" Info,
+    SessionReplayed "session_replayed" Info,
+    SessionReplayFailed "session_replay_failed" Warn,
+    LoginRequired "login_required" Error,
+    LoginAccepted "login_accepted" Info,
+    ServerSuspected "server_suspected" Warn,
+    VerdictReached "verdict_reached" Warn,
+    PingAnswered "ping_answered" Debug,
+    AnsweredBySession "answered_by_session" Debug,
+    VerdictAwaited "verdict_awaited" Debug,
+    HintsAwaited "hints_awaited" Debug,
+    CallSilent "call_silent" Warn,
+    SilenceEnded "silence_ended" Debug,
+    OutputSkipped "output_skipped" Warn,
+    InternalRequestSent "internal_request_sent" Debug,
+    InternalRequestFailed "internal_request_failed" Warn,
+    ListChanged "list_changed" Info,
+    ListChangeHidden "list_change_hidden" Info,
+    AnsweredFromCatalogue "answered_from_catalogue" Debug,
+    ProvisionalAnswer "provisional_answer" Info,
+    HandshakeCompleted "handshake_completed" Info,
+    HandshakeDiffers "handshake_differs" Warn,
+    ContentTypeMismatch "content_type_mismatch" Warn,
+    ToolRemoved "tool_removed" Warn,
+    CallAccepted "call_accepted" Debug,
+    AttemptStarted "attempt_started" Debug,
+    AttemptEnded "attempt_ended" Debug,
+    CallRetried "call_retried" Warn,
+    RetryRefused "retry_refused" Warn,
+    ResponseResumed "response_resumed" Info,
+    CallReturned "call_returned" Debug,
+    CallAnswered "call_answered" Debug,
+    CallFailed "call_failed" Warn,
+    CallCancelled "call_cancelled" Debug,
+    CallAbandoned "call_abandoned" Debug,
+    CallRejected "call_rejected" Warn,
+    BreakerOpened "breaker_opened" Warn,
+    BreakerHalfOpened "breaker_half_opened" Info,
+    BreakerClosed "breaker_closed" Info,
+    Isolated "isolated" Warn,
+    Resumed "resumed" Info,
+    Paused "paused" Warn,
+    PauseEnded "pause_ended" Info,
+    RateLimited "rate_limited" Debug,
+    ServerRequestForwarded "server_request_forwarded" Debug,
+    ServerRequestAnswered "server_request_answered" Debug,
+    ServerRequestWithdrawn "server_request_withdrawn" Warn,
+    ServerRequestDeclined "server_request_declined" Warn,
+    IdTypeRepaired "id_type_repaired" Warn,
+    MessageDropped "message_dropped" Warn,
+    ConnectivityChanged "connectivity_changed" Info,
+    Stopping "stopping" Info,
+    Stopped "stopped" Info,
 }

@@ -15,15 +15,15 @@ impl fmt::Display for LinkState {
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = |method: &Method| method.name().unwrap_or("call");
+        self.server_words(f)
+    }
+}
+
+/// The events in groups; each group passes on what is not its own.
+impl Event {
+    /// Connections, conditions and configuration of a server, and the whole process.
+    fn server_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::ClientOpened { .. } => write!(f, "client connected"),
-            Event::ClientNamed { name, version, .. } => write!(f, "client is {name} {version}"),
-            Event::ClientEnded { .. } => write!(f, "client closed its input"),
-            Event::ClientLost { .. } => write!(f, "client no longer reads"),
-            Event::ClientMessageInvalid { what, .. } => {
-                write!(f, "client sent an invalid message: {what}")
-            }
             Event::DialFailed { why, .. } => write!(f, "could not be started: {why}"),
             Event::LinkStateChanged { from, to, why: None, .. } => write!(f, "{from} → {to}"),
             Event::LinkStateChanged { from, to, why: Some(why), .. } => write!(f, "{from} → {to}: {why}"),
@@ -36,10 +36,48 @@ impl fmt::Display for Event {
             Event::LoginAccepted { .. } => write!(f, "accepts requests again: no login is needed"),
             Event::ServerSuspected { why, .. } => write!(f, "suspect, a probe decides: {why}"),
             Event::VerdictReached { condition, .. } => write!(f, "{condition}"),
-            Event::AnsweredBySession { method, .. } => {
-                write!(f, "{} answered: the session is shared with other clients", method.name().unwrap_or("request"))
+            Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
+            Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
+            Event::BreakerOpened { tool, open_for, why, .. } => {
+                write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Wait(*open_for))
             }
-            Event::PingAnswered { .. } => write!(f, "ping of the client answered while the server is away"),
+            Event::BreakerHalfOpened { tool, .. } => {
+                write!(f, "breaker{} half open: one trial call", OfTool(tool))
+            }
+            Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed", OfTool(tool)),
+            Event::Isolated { .. } => write!(f, "isolated manually: no calls are sent"),
+            Event::Resumed { .. } => write!(f, "resumed manually"),
+            Event::Paused { wait, hint: None, .. } => {
+                write!(f, "paused for {}: the server is overloaded", Wait(*wait))
+            }
+            Event::Paused { wait, hint: Some(hint), .. } if wait == hint => {
+                write!(f, "paused for {}, as the server requested", Wait(*wait))
+            }
+            Event::Paused { wait, hint: Some(hint), .. } => {
+                write!(f, "paused for {}; the server requested {}", Wait(*wait), Wait(*hint))
+            }
+            Event::PauseEnded { .. } => write!(f, "the pause is over"),
+            Event::Reconfigured { replacement: None, .. } => {
+                write!(f, "reconfigured: new policies apply to new calls")
+            }
+            Event::Reconfigured { replacement: Some(Replacement::AtOnce), .. } => {
+                write!(f, "reconfigured: the server is replaced at once")
+            }
+            Event::Reconfigured { replacement: Some(Replacement::WhenIdle), .. } => {
+                write!(f, "reconfigured: the server is replaced when no call is in flight")
+            }
+            Event::ServerReplaced { .. } => write!(f, "server replaced: its configuration has changed"),
+            Event::ConnectivityChanged { change } => write!(f, "{change}: all servers are tested or redialed"),
+            Event::Stopping { running: 0 } => write!(f, "stopping"),
+            Event::Stopping { running } => write!(f, "stopping after {running} running calls"),
+            Event::Stopped => write!(f, "stopped"),
+            _ => self.call_words(f),
+        }
+    }
+
+    /// The course of a call.
+    fn call_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Event::VerdictAwaited { call, tool, why, .. } => {
                 write!(f, "{}: failed, waiting for the probe: {why}", CallAndTool(*call, tool))
             }
@@ -53,8 +91,69 @@ impl fmt::Display for Event {
                 write!(f, "{}: silent for {}", CallAndTool(*call, tool), Short(*silent_for))
             }
             Event::SilenceEnded { call, tool, .. } => write!(f, "{}: not silent any more", CallAndTool(*call, tool)),
-            Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
-            Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
+            Event::CallAccepted { call, method, tool, .. } => write!(f, "{}: accepted", OfCall(*call, tool, method)),
+            Event::AttemptStarted { call, attempt, .. } => write!(f, "#{call}: attempt {attempt} started"),
+            Event::AttemptEnded { call, tool, attempt, outcome, why, .. } => {
+                write!(f, "{}: attempt {attempt} ended ({}): {why}", CallAndTool(*call, tool), outcome.word())
+            }
+            Event::CallReturned { call, .. } => write!(f, "#{call}: not sent, waiting"),
+            Event::CallRetried { call, method, tool, attempt, most, why, .. } => {
+                let call = OfCall(*call, tool, method);
+                match why.status() {
+                    Some(status) => write!(f, "{call}: retrying (attempt {attempt} of {most}) after HTTP {status}"),
+                    None => write!(f, "{call}: retrying (attempt {attempt} of {most}): {why}"),
+                }
+            }
+            Event::RetryRefused { call, tool, .. } => {
+                write!(f, "{}: not retried: the retry budget is spent", CallAndTool(*call, tool))
+            }
+            Event::ResponseResumed { call, tool, resumption, most, .. } => {
+                write!(f, "{}: resuming the response (resumption {resumption} of {most})", CallAndTool(*call, tool))
+            }
+            Event::CallCancelled { call, sent, .. } => {
+                write!(f, "#{call}: cancelled by the client{}", if *sent { "" } else { " before it was sent" })
+            }
+            Event::CallAbandoned { call, .. } => write!(f, "#{call}: abandoned, its client is gone"),
+            Event::CallRejected { method, tool, cause, why, .. } => {
+                let what = tool.as_ref().map_or_else(|| name(method), |tool| tool.as_str());
+                write!(f, "{what} rejected: {} ({why})", cause.word())
+            }
+            Event::RateLimited { call, wait, .. } => write!(f, "#{call}: waits {} for the rate limit", Wait(*wait)),
+            _ => self.end_words(f),
+        }
+    }
+
+    /// The end of a call.
+    fn end_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::CallAnswered { call, method, tool, attempts, result, took, .. } => {
+                let call = OfCall(*call, tool, method);
+                match result {
+                    Answered::Ok => write!(f, "{call}: answered after {}", Short(*took))?,
+                    Answered::ToolError => write!(f, "{call}: answered with a tool error after {}", Short(*took))?,
+                    Answered::Error(code) => write!(f, "{call}: answered with error {code} after {}", Short(*took))?,
+                }
+                if *attempts > 1 { write!(f, " (attempt {attempts})") } else { Ok(()) }
+            }
+            Event::CallFailed { call, method, tool, attempts, cause, outcome, took, why, .. } => write!(
+                f,
+                "{}: failed after {}: {} (outcome {}, attempts: {attempts}): {why}",
+                OfCall(*call, tool, method),
+                Short(*took),
+                cause.word(),
+                outcome.word()
+            ),
+            _ => self.session_words(f),
+        }
+    }
+
+    /// Sessions, lists and the cache.
+    fn session_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::AnsweredBySession { method, .. } => {
+                write!(f, "{} answered: the session is shared with other clients", method.name().unwrap_or("request"))
+            }
+            Event::PingAnswered { .. } => write!(f, "ping of the client answered while the server is away"),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
             Event::OutputSkipped { text, .. } => write!(f, "skipped output that is not MCP: {text}"),
@@ -90,70 +189,20 @@ impl fmt::Display for Event {
                 write!(f, "responses are JSON with another Content-Type; accepted, and not reported again")
             }
             Event::ToolRemoved { tool, problem, .. } => write!(f, "removed the tool {tool:?} from the list: {problem}"),
-            Event::CallAccepted { call, method, tool, .. } => write!(f, "{}: accepted", OfCall(*call, tool, method)),
-            Event::AttemptStarted { call, attempt, .. } => write!(f, "#{call}: attempt {attempt} started"),
-            Event::AttemptEnded { call, tool, attempt, outcome, why, .. } => {
-                write!(f, "{}: attempt {attempt} ended ({}): {why}", CallAndTool(*call, tool), outcome.word())
+            _ => self.client_words(f),
+        }
+    }
+
+    /// Clients, requests of the server, and messages.
+    fn client_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::ClientOpened { .. } => write!(f, "client connected"),
+            Event::ClientNamed { name, version, .. } => write!(f, "client is {name} {version}"),
+            Event::ClientEnded { .. } => write!(f, "client closed its input"),
+            Event::ClientLost { .. } => write!(f, "client no longer reads"),
+            Event::ClientMessageInvalid { what, .. } => {
+                write!(f, "client sent an invalid message: {what}")
             }
-            Event::CallReturned { call, .. } => write!(f, "#{call}: not sent, waiting"),
-            Event::CallRetried { call, method, tool, attempt, most, why, .. } => {
-                let call = OfCall(*call, tool, method);
-                match why.status() {
-                    Some(status) => write!(f, "{call}: retrying (attempt {attempt} of {most}) after HTTP {status}"),
-                    None => write!(f, "{call}: retrying (attempt {attempt} of {most}): {why}"),
-                }
-            }
-            Event::RetryRefused { call, tool, .. } => {
-                write!(f, "{}: not retried: the retry budget is spent", CallAndTool(*call, tool))
-            }
-            Event::ResponseResumed { call, tool, resumption, most, .. } => {
-                write!(f, "{}: resuming the response (resumption {resumption} of {most})", CallAndTool(*call, tool))
-            }
-            Event::CallAnswered { call, method, tool, attempts, result, took, .. } => {
-                let call = OfCall(*call, tool, method);
-                match result {
-                    Answered::Ok => write!(f, "{call}: answered after {}", Short(*took))?,
-                    Answered::ToolError => write!(f, "{call}: answered with a tool error after {}", Short(*took))?,
-                    Answered::Error(code) => write!(f, "{call}: answered with error {code} after {}", Short(*took))?,
-                }
-                if *attempts > 1 { write!(f, " (attempt {attempts})") } else { Ok(()) }
-            }
-            Event::CallFailed { call, method, tool, attempts, cause, outcome, took, why, .. } => write!(
-                f,
-                "{}: failed after {}: {} (outcome {}, attempts: {attempts}): {why}",
-                OfCall(*call, tool, method),
-                Short(*took),
-                cause.word(),
-                outcome.word()
-            ),
-            Event::CallCancelled { call, sent, .. } => {
-                write!(f, "#{call}: cancelled by the client{}", if *sent { "" } else { " before it was sent" })
-            }
-            Event::CallAbandoned { call, .. } => write!(f, "#{call}: abandoned, its client is gone"),
-            Event::CallRejected { method, tool, cause, why, .. } => {
-                let what = tool.as_ref().map_or_else(|| name(method), |tool| tool.as_str());
-                write!(f, "{what} rejected: {} ({why})", cause.word())
-            }
-            Event::BreakerOpened { tool, open_for, why, .. } => {
-                write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Wait(*open_for))
-            }
-            Event::BreakerHalfOpened { tool, .. } => {
-                write!(f, "breaker{} half open: one trial call", OfTool(tool))
-            }
-            Event::BreakerClosed { tool, .. } => write!(f, "breaker{} closed", OfTool(tool)),
-            Event::Isolated { .. } => write!(f, "isolated manually: no calls are sent"),
-            Event::Resumed { .. } => write!(f, "resumed manually"),
-            Event::Paused { wait, hint: None, .. } => {
-                write!(f, "paused for {}: the server is overloaded", Wait(*wait))
-            }
-            Event::Paused { wait, hint: Some(hint), .. } if wait == hint => {
-                write!(f, "paused for {}, as the server requested", Wait(*wait))
-            }
-            Event::Paused { wait, hint: Some(hint), .. } => {
-                write!(f, "paused for {}; the server requested {}", Wait(*wait), Wait(*hint))
-            }
-            Event::PauseEnded { .. } => write!(f, "the pause is over"),
-            Event::RateLimited { call, wait, .. } => write!(f, "#{call}: waits {} for the rate limit", Wait(*wait)),
             Event::ServerRequestForwarded { method, .. } => {
                 write!(f, "server request {} forwarded to the client", name(method))
             }
@@ -174,22 +223,13 @@ impl fmt::Display for Event {
                     Dropped::StaleReply => write!(f, "dropped a client's answer to a server request that is over"),
                 }
             }
-            Event::Reconfigured { replacement: None, .. } => {
-                write!(f, "reconfigured: new policies apply to new calls")
-            }
-            Event::Reconfigured { replacement: Some(Replacement::AtOnce), .. } => {
-                write!(f, "reconfigured: the server is replaced at once")
-            }
-            Event::Reconfigured { replacement: Some(Replacement::WhenIdle), .. } => {
-                write!(f, "reconfigured: the server is replaced when no call is in flight")
-            }
-            Event::ServerReplaced { .. } => write!(f, "server replaced: its configuration has changed"),
-            Event::ConnectivityChanged { change } => write!(f, "{change}: all servers are tested or redialed"),
-            Event::Stopping { running: 0 } => write!(f, "stopping"),
-            Event::Stopping { running } => write!(f, "stopping after {running} running calls"),
-            Event::Stopped => write!(f, "stopped"),
+            _ => f.write_str(self.name()),
         }
     }
+}
+
+fn name(method: &Method) -> &'static str {
+    method.name().unwrap_or("call")
 }
 
 /// A call as people know it: its number, and its tool or else its method.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use mendline_wire::{Method, Patch, Span, Spliced};
 
-use super::calls::Incident;
 use super::http::Stream;
 use super::internal::InternalRequest;
 use super::outbox::ByteRange;
+use super::retry_budget::Incident;
 use crate::config::{Timeouts, UpstreamConfig};
 use crate::cx::Cx;
 use crate::defaults;

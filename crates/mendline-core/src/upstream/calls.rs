@@ -1,46 +1,27 @@
-//! The life of a call: queueing, sending, retries, failures and deadlines.
+//! The life of a call: queueing, sending, retries and failures.
 //!
-//! Three functions are central:
+//! Two functions are central:
 //! - [`Upstream::settle`] turns the evidence of a lost attempt into a retry or a failure. Calls are sent again nowhere
 //!   else.
 //! - [`Upstream::take`] is the only way to remove a call; its caller answers the call, or knows that no answer is
 //!   needed.
-//! - [`Upstream::handle_time`] handles expired timers.
 
-use mendline_wire::{Id, Method, Spliced};
+use mendline_wire::Spliced;
 
 use super::Upstream;
-use super::call::{AwaitedHints, Call, Owner, PendingVerdict, SentOver, State};
-use super::link::EndedBy;
+use super::call::{AwaitedHints, Call, Owner, SentOver, State};
 use super::outbox::Out;
-use crate::cx::{Alarm, Cx};
-use crate::defaults;
+use super::retry_budget::Incident;
+use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
-use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::port::LinkId;
-use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
-use crate::request::Op;
+use crate::reason::{LossReason, Reason, RefusalReason};
 use crate::slab::Key;
-use crate::words::{self, Cause, Failure};
-
-/// The incident that made a call lose its attempt. It is charged to the retry budget once, however many calls it hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Incident {
-    /// It costs nothing: the call cannot have run, or the server has asked for a pause.
-    Free,
-    /// The call alone.
-    Own,
-    /// The loss of the session with this number.
-    Session(u32),
-    /// The loss of a link, counted.
-    Link(u64),
-    /// The verdict with this number about a suspect server.
-    Verdict(u64),
-}
+use crate::words::{Cause, Failure};
 
 impl Upstream {
     /// Returns whether calls may be sent.
@@ -173,7 +154,7 @@ impl Upstream {
         }
         self.end_attempt(key, evidence, &why, cx);
         let is_first_handshake = self.calls.get(key).is_some_and(|call| call.grace.is_some());
-        let incident = if is_first_handshake { Incident::Free } else { Incident::Link(self.links_lost) };
+        let incident = if is_first_handshake { Incident::Free } else { self.retries.last_link_lost() };
         if let Some(call) = self.calls.get_mut(key).filter(|_| is_first_handshake) {
             call.uncounted = call.attempts;
         }
@@ -265,12 +246,8 @@ impl Upstream {
             self.fail(key, cause, outcome, in_the_way.unwrap_or(why), cx);
             return false;
         }
-        if decision != RetryDecision::Free && !self.charge(incident, cx.now) {
-            if let Some(call) = self.calls.get(key) {
-                let (name, tool) = (call.name, call.tool.clone());
-                cx.emit(Event::RetryRefused { upstream: self.id, call: name, tool });
-            }
-            self.fail(key, cause_of(evidence), outcome, Reason::NotRetried(Box::new(why)), cx);
+        if decision != RetryDecision::Free && !self.retries.charge(incident, cx.now) {
+            self.refuse_retry(key, evidence, why, cx);
             return false;
         }
         let Some(call) = self.calls.get_mut(key) else { return false };
@@ -297,24 +274,12 @@ impl Upstream {
         true
     }
 
-    /// Charges an incident to the retry budget, once for all the calls that it hit.
-    pub(super) fn charge(&mut self, incident: Incident, now: Moment) -> bool {
-        match incident {
-            Incident::Free => true,
-            Incident::Own => self.budget.try_spend(now),
-            _ if self.charged == Some(incident) => true,
-            // Each call is sent once more for a lost session, so its loss is charged, but never refused.
-            Incident::Session(_) => {
-                self.budget.try_spend(now);
-                self.charged = Some(incident);
-                true
-            }
-            Incident::Link(_) | Incident::Verdict(_) => {
-                let is_affordable = self.budget.try_spend(now);
-                self.charged = Some(incident).filter(|_| is_affordable);
-                is_affordable
-            }
+    /// Fails a call whose retry the budget does not allow.
+    fn refuse_retry(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
+        if let Some(call) = self.calls.get(key) {
+            cx.emit(Event::RetryRefused { upstream: self.id, call: call.name, tool: call.tool.clone() });
         }
+        self.fail(key, cause_of(evidence), evidence.outcome(), Reason::NotRetried(Box::new(why)), cx);
     }
 
     pub(super) fn link_reason(&self, reply: Reply) -> Reason {
@@ -427,166 +392,6 @@ impl Upstream {
     /// Rejects new calls from now on.
     pub fn refuse_new_calls(&mut self) {
         self.closing = true;
-    }
-
-    /// Handles the timer of a call.
-    pub fn handle_time(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        call.timer = None;
-        let is_over = |at: Option<Moment>| at.is_some_and(|at| cx.now >= at);
-        let is_late = is_over(call.deadline(&self.config)) || is_over(call.patience(&self.config));
-        if is_late && call.grace.is_some() {
-            self.answer_provisionally(key, cx);
-        } else if is_over(call.deadline(&self.config)) {
-            self.expire(key, cx);
-        } else if is_over(call.patience(&self.config)) {
-            let (cause, why) = match call.last_failure.take() {
-                _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),
-                Some(why) => (Cause::Unavailable, why),
-                None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
-                None => match self.rate_of_tool(key, cx.now) {
-                    Some(why) => (Cause::RateLimited, why.into()),
-                    None => (Cause::Overloaded, RefusalReason::NoSlot.into()),
-                },
-            };
-            self.fail(key, cause, Outcome::NotSent, why, cx);
-        } else if is_over(call.grace) {
-            self.answer_provisionally(key, cx);
-        } else if is_over(call.attempt_deadline(&self.config)) {
-            self.attempt_expired(key, cx);
-        } else if is_over(call.silent_at()) {
-            self.call_is_silent(key, cx);
-        } else {
-            let is_clients = matches!(call.owner, Owner::Client { .. }) && call.request.op != Op::Initialize;
-            if is_over(call.stream.resume_at) && is_clients && self.availability.is_away() {
-                // Nothing is resumed while the server is away.
-                call.stream.resume_at = Some(cx.now + defaults::RESUME_WAIT);
-            } else if is_over(call.stream.resume_at) {
-                self.resume(key, cx);
-            }
-            self.arm(key, cx);
-        }
-    }
-
-    /// The rate limit of its tool, if this call waits for that.
-    fn rate_of_tool(&self, key: Key, now: Moment) -> Option<RefusalReason> {
-        let tool = self.calls.get(key)?.limited_tool.as_ref()?;
-        let limits = &self.gate.tool_limits;
-        limits.rate_reason(tool).filter(|_| limits.slot_after(tool, 0, now) > now)
-    }
-
-    pub(super) fn expire(&mut self, key: Key, cx: &mut Cx<'_>) {
-        self.revert_unreached(key);
-        let Some(call) = self.calls.get(key) else { return };
-        if let Owner::Us(internal) = call.owner {
-            return self.internal_expired(key, internal, cx);
-        }
-        if let Some(answer) = self.take_refused_answer(key) {
-            return self.pass_on(answer, cx);
-        }
-        let Some(call) = self.calls.get(key) else { return };
-        let after = cx.now.since(call.arrived);
-        let (outcome, why) = match call.state {
-            State::Sent(_) => (Evidence::SILENCE.outcome(), Reason::TimedOut { after: Some(after) }),
-            State::Waiting { .. } | State::Queued => {
-                let why = Box::new(self.why_unsent(call));
-                (Evidence::UNSENT.outcome(), Reason::Unsent { after, why })
-            }
-        };
-        let (was_sent, sent) = (matches!(call.state, State::Sent(_)), call.attempt_started);
-        if was_sent && call.request.op != Op::Initialize {
-            self.cancel_upstream(key, "deadline passed", cx);
-        }
-        if was_sent {
-            self.keep_alive.note_deadline(sent);
-            self.note_silence(key, cx);
-        }
-        self.drop_exchange(key, cx);
-        self.fail(key, Cause::TimedOut, outcome, why, cx);
-        if was_sent {
-            // The server was silent for a whole call timeout: the connection is tested.
-            self.probe(cx);
-        }
-    }
-
-    /// Gives up the current attempt of a call: a handshake, or a call with a configured limit. Over HTTP a new connection
-    /// follows, for a handshake with a child a new process.
-    fn attempt_expired(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let is_unreached = self.is_unreached(key);
-        let Some(call) = self.calls.get(key) else { return };
-        let is_handshake = call.request.op == Op::Initialize;
-        let after = cx.now.since(call.attempt_started);
-        let why = if is_handshake { HandshakeError::TimedOut.into() } else { Reason::TimedOut { after: Some(after) } };
-        if self.http.is_none() && is_handshake {
-            self.session.lose();
-            // The exit of the child settles the call; its deadline and its grace can come before.
-            if let Some(call) = self.calls.get_mut(key) {
-                call.is_given_up = true;
-            }
-            self.drain_link(why, EndedBy::Us, cx);
-            self.shorten_grace(cx);
-            return self.arm(key, cx);
-        }
-        if !is_handshake && !is_unreached {
-            self.cancel_upstream(key, "the limit of an attempt passed", cx);
-            self.note_silence(key, cx);
-        }
-        self.drop_exchange(key, cx);
-        if is_handshake && self.calls.get(key).is_some_and(|call| call.grace.is_some()) {
-            let evidence = if is_unreached { Evidence::UNSENT } else { Evidence::SILENCE };
-            let pending = PendingVerdict { evidence, why, is_refusal: false, is_final: false };
-            return self.call_failed(key, pending, cx);
-        }
-        let Some(call) = self.calls.get(key) else { return };
-        let pause = backoff::retry(&call.policy(&self.config).retry, call.attempts + 1, cx.rng);
-        let evidence = if is_unreached { Evidence::UNSENT } else { Evidence::SILENCE };
-        self.settle_for(key, evidence, cx.now + pause, why.clone(), cx);
-        if is_handshake {
-            self.drain_link(why, EndedBy::Us, cx);
-        }
-    }
-
-    /// Returns why a call has not been sent yet.
-    fn why_unsent(&self, call: &Call) -> Reason {
-        let (is_open, over_http) = (self.is_open(), self.http.is_some());
-        match &call.last_failure {
-            _ if !is_open && (!over_http || self.link.has_failed()) => self.link.failure_reason(),
-            Some(why) => why.clone(),
-            None if over_http && (!is_open || call.state == State::Queued) => LossReason::NotConnected.into(),
-            None if call.state == State::Queued => RefusalReason::NotRead.into(),
-            None => RefusalReason::NoSlot.into(),
-        }
-    }
-
-    /// Cancels a call on the server, by the rules of its era: over HTTP a modern call is cancelled by aborting its
-    /// exchange.
-    pub(super) fn cancel_upstream(&mut self, key: Key, reason: &str, cx: &mut Cx<'_>) {
-        let by_closing = self.http.is_some() && self.calls.get(key).is_some_and(|call| call.request.is_modern());
-        if self.link.is_up() && self.session.is_open() && !by_closing {
-            let text = Spliced::whole(words::cancelled(&Id::number(key.number()), reason));
-            self.outbox.push_text(text, Method::Cancelled, cx.ledger);
-        }
-    }
-
-    pub(super) fn arm(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        let Some(due) = call.due(&self.config, cx.now) else { return };
-        // A timer that fires early costs one check; one that fires late breaks a deadline.
-        match call.timer {
-            Some((_, at)) if at <= due => {}
-            earlier => {
-                if let Some((timer, _)) = earlier {
-                    cx.timers.disarm(timer);
-                }
-                call.timer = cx.timers.arm(due, Alarm::Call(self.id, key)).map(|timer| (timer, due));
-            }
-        }
-    }
-
-    pub(super) fn disarm(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if let Some((timer, _)) = self.calls.get_mut(key).and_then(|call| call.timer.take()) {
-            cx.timers.disarm(timer);
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`Upstream::accept`] accepts or rejects a call, in the order that `policy/mod.rs` shows. An accepted call is always
 //! answered.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mendline_wire::{Message, Method, Patch, Spliced};
@@ -15,6 +16,7 @@ use crate::defaults;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event, TraceParent};
 use crate::evidence::Outcome;
+use crate::moment::Moment;
 use crate::port::ClientId;
 use crate::reason::{Reason, RefusalReason};
 use crate::request::{ClientRequest, Op};
@@ -86,6 +88,7 @@ impl Upstream {
         }
     }
 
+    /// Accepts or rejects a call.
     pub(super) fn accept(&mut self, client: ClientId, request: Key, asked: ClientRequest, cx: &mut Cx<'_>) {
         if self.closing {
             return self.reject(client, request, &asked, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
@@ -96,47 +99,15 @@ impl Upstream {
         {
             return;
         }
-        if let Some((cause, why)) = self.login_rejection().filter(|_| asked.op != Op::Initialize) {
-            self.link.wake(cx);
+        if let Some((cause, why)) = self.refusal_of_server(client, &asked, cx) {
             return self.reject(client, request, &asked, cause, why, cx);
         }
-        if self.link.is_parked() && !self.gate.is_isolated() {
-            let why = self.link.failure_reason();
-            self.link.wake(cx);
-            // The call waits for the attempt that it has triggered.
-            if self.link.is_parked() {
-                return self.reject(client, request, &asked, Cause::Parked, why, cx);
-            }
-        }
-        if let Some((cause, why)) = self.rejection(client, &asked, cx.now) {
-            return self.reject(client, request, &asked, cause, why, cx);
-        }
-        let is_subscription = asked.op == Op::Listen;
-        if is_subscription && self.calls.subscriptions() >= defaults::SUBSCRIPTION_STREAMS {
-            let why = RefusalReason::Subscriptions { limit: self.calls.subscriptions() }.into();
-            return self.reject(client, request, &asked, Cause::Overloaded, why, cx);
-        }
-        let is_free = if is_subscription { self.is_open() } else { self.has_slot() };
         let limited_tool = self.gate.tool_limits.of(&asked);
-        let tool_admits = limited_tool.as_ref().is_none_or(|it| self.has_place(it, cx.now));
-        let probes_first = self.gate.probes_first && !self.gate.is_paused(cx.now) && self.is_open();
-        let crosses = self.crosses_choice(client, &asked) || self.crosses_handshake(client, &asked);
-        let may_go = is_free
-            && !self.waits_for_restore(&asked)
-            && !crosses
-            && self.gate.is_open(cx.now)
-            && tool_admits
-            && !probes_first;
-        // A call waits for other reasons, too: the server may be away.
-        if let Some(why) = limited_tool.as_ref().and_then(|it| self.full_queue_of(it)).filter(|_| !may_go) {
-            return self.reject(client, request, &asked, Cause::Overloaded, why.into(), cx);
-        }
-        let is_full = self.calls.waiting_count() >= self.config.limits.waiting && (!may_go || self.is_at_capacity());
-        let evicted = is_full.then(|| self.call_to_evict(client)).flatten();
-        if is_full && evicted.is_none() {
-            let why = RefusalReason::QueueFull { limit: self.calls.waiting_count() }.into();
-            return self.reject(client, request, &asked, Cause::Overloaded, why, cx);
-        }
+        let may_go = self.may_go(client, &asked, limited_tool.as_ref(), cx.now);
+        let evicted = match self.make_room(client, limited_tool.as_ref(), may_go) {
+            Ok(evicted) => evicted,
+            Err(why) => return self.reject(client, request, &asked, Cause::Overloaded, why.into(), cx),
+        };
         let size = asked.message.text().len();
         if !cx.ledger.try_charge(size) {
             let why = RefusalReason::Memory { held: cx.ledger.held() }.into();
@@ -146,17 +117,8 @@ impl Upstream {
             let why = RefusalReason::Fairness { limit: self.calls.waiting_count() }.into();
             self.fail(key, Cause::Overloaded, Outcome::NotSent, why, cx);
         }
-        let method = asked.method();
-        // The name is searched once for all that depends on it.
-        let name = asked.tool();
-        let effect = self.tools.effect_of_named(&asked, name.as_deref());
-        let timeout = name.as_deref().and_then(|name| self.gate.deadlines.of_tool(name));
-        let tool = name.as_deref().map(|name| self.tool_names.intern(name));
-        let grace = self.may_initialize_early(&asked).then(|| cx.now + self.grace_of(&asked));
-        let mut call = Call::new(Owner::Client { client, request }, asked, effect, cx.now);
-        (call.timeout, call.grace, call.limited_tool) = (timeout, grace, limited_tool.clone());
-        call.tool.clone_from(&tool);
-        let trace = TraceParent::of(&call.request.message);
+        let call = self.new_call(Owner::Client { client, request }, asked, limited_tool.clone(), cx.now);
+        let (method, tool, trace) = (call.method(), call.tool.clone(), TraceParent::of(&call.request.message));
         let Some(key) = self.calls.accept(call) else {
             cx.ledger.release(size);
             return;
@@ -172,6 +134,76 @@ impl Upstream {
             self.link.wake(cx);
         }
         self.arm(key, cx);
+    }
+
+    /// The reason why the server gets no call now, if there is one: a login, a parked link, a breaker, a limit.
+    fn refusal_of_server(
+        &mut self,
+        client: ClientId,
+        asked: &ClientRequest,
+        cx: &mut Cx<'_>,
+    ) -> Option<(Cause, Reason)> {
+        if let Some(refusal) = self.login_rejection().filter(|_| asked.op != Op::Initialize) {
+            self.link.wake(cx);
+            return Some(refusal);
+        }
+        if self.link.is_parked() && !self.gate.is_isolated() {
+            let why = self.link.failure_reason();
+            self.link.wake(cx);
+            // The call waits for the attempt that it has triggered.
+            if self.link.is_parked() {
+                return Some((Cause::Parked, why));
+            }
+        }
+        if let Some(refusal) = self.rejection(client, asked, cx.now) {
+            return Some(refusal);
+        }
+        let limit = self.calls.subscriptions();
+        let is_too_many = asked.op == Op::Listen && limit >= defaults::SUBSCRIPTION_STREAMS;
+        is_too_many.then(|| (Cause::Overloaded, RefusalReason::Subscriptions { limit }.into()))
+    }
+
+    /// Returns whether a new call may be sent at once, if no other waits.
+    fn may_go(&self, client: ClientId, asked: &ClientRequest, limited_tool: Option<&Arc<str>>, now: Moment) -> bool {
+        let is_free = if asked.op == Op::Listen { self.is_open() } else { self.has_slot() };
+        let probes_first = self.gate.probes_first && !self.gate.is_paused(now) && self.is_open();
+        is_free
+            && !self.waits_for_restore(asked)
+            && !self.crosses_choice(client, asked)
+            && !self.crosses_handshake(client, asked)
+            && self.gate.is_open(now)
+            && limited_tool.is_none_or(|tool| self.has_place(tool, now))
+            && !probes_first
+    }
+
+    /// Finds a place for a new call in the queues. Returns the call that leaves its place, if one must.
+    fn make_room(
+        &self,
+        client: ClientId,
+        limited_tool: Option<&Arc<str>>,
+        may_go: bool,
+    ) -> Result<Option<Key>, RefusalReason> {
+        // A call waits for other reasons, too: the server may be away.
+        if let Some(why) = limited_tool.and_then(|tool| self.full_queue_of(tool)).filter(|_| !may_go) {
+            return Err(why);
+        }
+        let limit = self.calls.waiting_count();
+        if limit < self.config.limits.waiting || (may_go && !self.is_at_capacity()) {
+            return Ok(None);
+        }
+        self.call_to_evict(client).map(Some).ok_or(RefusalReason::QueueFull { limit })
+    }
+
+    fn new_call(&mut self, owner: Owner, asked: ClientRequest, limited_tool: Option<Arc<str>>, now: Moment) -> Call {
+        // The name is searched once for all that depends on it.
+        let name = asked.tool();
+        let effect = self.tools.effect_of_named(&asked, name.as_deref());
+        let timeout = name.as_deref().and_then(|name| self.gate.deadlines.of_tool(name));
+        let tool = name.as_deref().map(|name| self.tool_names.intern(name));
+        let grace = self.may_initialize_early(&asked).then(|| now + self.grace_of(&asked));
+        let mut call = Call::new(owner, asked, effect, now);
+        (call.timeout, call.grace, call.limited_tool, call.tool) = (timeout, grace, limited_tool, tool);
+        call
     }
 
     /// Answers a client's ping while the server cannot: it tests the connection to Mendline.

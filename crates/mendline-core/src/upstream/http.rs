@@ -272,6 +272,11 @@ impl Upstream {
         if self.calls.any_waits() && !self.gate.is_open(cx.now) {
             return self.watch_gate(cx);
         }
+        self.probe_with_call(cx);
+    }
+
+    /// Sends the first waiting call as the probe, if it may be sent now.
+    fn probe_with_call(&mut self, cx: &mut Cx<'_>) {
         let counts = self.counts_by_tool();
         let is_admitted = |call: &Call| self.is_admitted_by_tool(call, &counts, cx.now);
         // A call that waits for a verdict or for hints is not to be sent again yet, perhaps never.

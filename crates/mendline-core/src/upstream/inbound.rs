@@ -10,7 +10,6 @@ use mendline_wire::{Id, Kind, Message, Method, Patch, Received, Spliced, code, m
 
 use super::Upstream;
 use super::call::{Call, Owner, SentOver, State};
-use super::calls::Incident;
 use super::health::Health;
 use super::internal::InternalRequest;
 use super::link::EndedBy;
@@ -94,7 +93,7 @@ impl Upstream {
         match call.owner {
             Owner::Us(internal) => self.internal_answered(internal, &call.request, &message, cx),
             Owner::Client { client, request } => {
-                self.budget.earn();
+                self.retries.earn();
                 self.note_admitted();
                 let message = without_our_facts(&message).unwrap_or(message);
                 let message = self.lists.empty_list(&call.request, &message).unwrap_or(message);
@@ -148,7 +147,7 @@ impl Upstream {
         call.uncounted += 1;
         let why = Reason::from(LossReason::DeadBridge);
         self.end_attempt(key, Evidence::SILENCE, &why, cx);
-        self.resend(key, Evidence::SILENCE, cx.now + pause, why, Incident::Link(self.links_lost), cx)
+        self.resend(key, Evidence::SILENCE, cx.now + pause, why, self.retries.last_link_lost(), cx)
     }
 
     /// Records an answer. An answer that only reports a dead connection comes from a bridge without its server: it is
@@ -187,7 +186,7 @@ impl Upstream {
             && retry::decide(Loss::Error(code), call.effect, policy) == RetryDecision::Charged
             && call.counted() < retry::attempts_after(code, policy)
             && !self.is_blocked(call, cx.now)
-            && self.budget.try_spend(cx.now);
+            && self.retries.try_spend(cx.now);
         let Some(call) = self.calls.get_mut(key).filter(|_| may_repeat) else { return false };
         let policy = &call.policy(&self.config).retry;
         let not_before = cx.now + backoff::retry(policy, call.attempts + 1, cx.rng);

@@ -8,12 +8,13 @@
 //! - [`http`]: HTTP exchanges;
 //! - [`availability`]: the condition of the server;
 //! - [`gate`]: admission of calls; [`health`]: signs of health; [`pace`]: scheduling;
-//! - [`calls`]: queueing, sending, retries, failures and deadlines of calls;
+//! - [`calls`]: queueing, sending, retries and failures of calls; [`deadlines`]: their timers;
 //! - [`internal`]: internal requests, for [`resync`] of lists after an outage and for [`keepalive`];
 //! - [`startup`]: answers from the cache while the server is not ready;
 //! - [`announce`]: notifications about reconnects;
 //! - [`reconfigure`]: changes of the configuration;
-//! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`], [`list_sync`].
+//! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`], [`list_sync`],
+//!   [`retry_budget`].
 
 mod announce;
 mod availability;
@@ -22,6 +23,7 @@ mod call_table;
 mod calls;
 mod clients;
 mod commands;
+mod deadlines;
 mod exchange;
 mod gate;
 mod health;
@@ -37,6 +39,7 @@ mod pace;
 mod reconcile;
 mod reconfigure;
 mod resync;
+mod retry_budget;
 mod session;
 mod silence;
 mod startup;
@@ -48,7 +51,6 @@ use self::availability::Availability;
 pub use self::availability::Condition;
 use self::call::{Call, Owner, SentOver, State};
 use self::call_table::CallTable;
-use self::calls::Incident;
 use self::clients::Clients;
 use self::gate::Gate;
 use self::hints::Hints;
@@ -58,6 +60,7 @@ use self::keepalive::KeepAlive;
 use self::link::{EndedBy, Link};
 use self::list_sync::ListSync;
 use self::outbox::{ByteRange, Outbox};
+use self::retry_budget::RetryBudget;
 use self::session::Session;
 use self::silence::Silence;
 use crate::config::{Transport, UpstreamConfig};
@@ -66,9 +69,7 @@ use crate::defaults;
 use crate::dispatch::ClientEvent;
 use crate::event::{Dropped, Event, LinkState, ToolNames};
 use crate::evidence::{Evidence, Reply};
-use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
-use crate::policy::budget::Budget;
 use crate::policy::effect::Tools;
 use crate::port::{Ending, Exit, LinkId, Pipe, SpawnError, UpstreamId, Written};
 use crate::reason::{ConnectivityChange, HandshakeError, LossReason, Reason};
@@ -94,11 +95,7 @@ pub struct Upstream {
     last_announcement: Announcement,
     /// Answers in a row that only report a dead connection.
     dead_connection_answers: u32,
-    budget: Budget,
-    /// The incident that was last charged to the budget.
-    charged: Option<Incident>,
-    /// The number of lost links.
-    links_lost: u64,
+    retries: RetryBudget,
     availability: Availability,
     gate: Gate,
     hints: Hints,
@@ -134,9 +131,7 @@ impl Upstream {
             keep_alive: KeepAlive::new(),
             last_announcement: Announcement::default(),
             dead_connection_answers: 0,
-            budget: Budget::new(Moment::ZERO),
-            charged: None,
-            links_lost: 0,
+            retries: RetryBudget::new(),
             availability: Availability::default(),
             hints: Hints::default(),
             silence: Silence::default(),
@@ -258,7 +253,7 @@ impl Upstream {
 
     /// Settles all calls of a lost link: sent ones by their evidence; unsent ones wait again.
     fn lose_calls(&mut self, written: impl Fn(ByteRange) -> Written, cx: &mut Cx<'_>) {
-        self.links_lost += 1;
+        self.retries.note_link_lost();
         let orphans = self.orphans();
         for key in self.calls.keys_by_age() {
             let Some(call) = self.calls.get_mut(key) else { continue };

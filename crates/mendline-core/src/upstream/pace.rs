@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::Upstream;
 use super::call::{Call, State};
-use super::calls::{Incident, cause_of};
+use super::calls::cause_of;
+use super::retry_budget::Incident;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Event;

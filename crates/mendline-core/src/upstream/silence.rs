@@ -15,11 +15,11 @@ use mendline_wire::{Id, Method, Spliced};
 
 use super::Upstream;
 use super::call::{Call, FirstTry, Owner, State};
-use super::calls::Incident;
 use super::exchange::Purpose;
 use super::http::{Http, params};
 use super::internal::InternalRequest;
 use super::keepalive::ping;
+use super::retry_budget::Incident;
 use crate::config::Dialect;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -173,7 +173,7 @@ impl Upstream {
     /// incident.
     fn charge_silence(&mut self, now: Moment) -> bool {
         let is_charged = self.silence.charged.is_some_and(|charged| now.since(charged) < defaults::SILENCE);
-        if !is_charged && self.charge(Incident::Own, now) {
+        if !is_charged && self.retries.charge(Incident::Own, now) {
             self.silence.charged = Some(now);
         }
         is_charged || self.silence.charged == Some(now)

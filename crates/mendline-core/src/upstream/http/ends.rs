@@ -4,8 +4,8 @@
 
 use mendline_wire::Method;
 
-use super::Refusal;
 use super::session_loss::{Refused, answer_of};
+use super::{Http, Refusal};
 use crate::config::Dialect;
 use crate::cx::Cx;
 use crate::defaults;
@@ -19,12 +19,48 @@ use crate::request::Op;
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::availability::{self, Sign};
-use crate::upstream::call::{Owner, PendingVerdict};
-use crate::upstream::calls::{Incident, cause_of};
+use crate::upstream::call::{Call, Owner, PendingVerdict};
+use crate::upstream::calls::cause_of;
 use crate::upstream::exchange::{Exchange, ExchangeContext, OneWay, Purpose, Verdict, judge};
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::link::EndedBy;
+use crate::upstream::retry_budget::Incident;
 use crate::words::Cause;
+
+/// A client's call whose exchange has ended without its answer.
+struct EndedCall<'a> {
+    key: Key,
+    exchange: &'a Exchange,
+    how: &'a ExchangeEnd,
+    written: Written,
+    sign: Sign,
+    /// The configuration forbids another attempt.
+    is_final: bool,
+    /// The server named a time to wait.
+    is_busy: bool,
+    is_initialize: bool,
+    /// It is a first handshake, which is answered provisionally soon.
+    has_grace: bool,
+    /// Its SSE stream is gone.
+    is_orphan: bool,
+    /// Its SSE stream is open.
+    over_sse: bool,
+}
+
+impl EndedCall<'_> {
+    /// The evidence of its status.
+    fn evidence_or(&self, status: u16) -> Evidence {
+        Evidence { written: self.written, reply: Reply::Status(self.exchange.status.unwrap_or(status)) }
+    }
+
+    /// Returns whether a probe decides what its failure means.
+    fn needs_verdict(&self) -> bool {
+        matches!(self.sign, Sign::Failed | Sign::Unknown)
+            && !self.exchange.resumes
+            && !self.is_orphan
+            && (!self.is_initialize || (self.has_grace && !self.over_sse))
+    }
+}
 
 impl Upstream {
     pub fn handle_end(&mut self, id: ExchangeId, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
@@ -61,34 +97,17 @@ impl Upstream {
     }
 
     fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        let Some(http) = &self.http else { return };
+        let (Some(call), Some(http)) = (self.calls.get(key), &self.http) else { return };
         let is_orphan = http.is_orphan(exchange);
         let over_sse = http.dialect == Dialect::Sse && http.sse_stream().is_some() && !is_orphan;
         if over_sse && matches!((exchange.status, how), (Some(200..300), ExchangeEnd::Complete)) {
             // Accepted; the answer comes over the SSE stream.
             return;
         }
-        let policy = call.policy(&self.config);
-        let resumable = !call.request.is_modern()
-            && call.stream.tries < policy.resume_attempts
-            && call.stream.total < policy.resume_total;
-        let around = ExchangeContext {
-            last_event: call.stream.last_event.clone().filter(|_| resumable),
-            can_lose_session: !call.refused_once && self.session.was_initialized() && call.request.op != Op::Initialize,
-            misdirected_once: call.sent_afresh,
-            // A server that needs a new handshake may be another one, with another transport.
-            undetermined: http.dialect == Dialect::Auto
-                && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
-            over_sse: over_sse || is_orphan,
-            is_orphan,
-            unproven_era: !http.supports_modern && call.request.is_modern(),
-        };
-        let is_busy = exchange.retry_after.is_some();
-        let unsent = call.unsent + 1;
-        let verdict = judge(exchange, how, written, &around);
+        let context = self.context_of(call, http, is_orphan, over_sse);
+        let verdict = judge(exchange, how, written, &context);
         let sign = availability::sign(&verdict, exchange);
-        let (is_initialize, has_grace) = (call.request.op == Op::Initialize, call.grace.is_some());
+        let is_busy = exchange.retry_after.is_some();
         if let Owner::Us(internal) = call.owner
             && !matches!(verdict, Verdict::Resume(_))
         {
@@ -98,96 +117,63 @@ impl Upstream {
             }
             return self.internal_ended(key, internal, verdict, exchange, cx);
         }
+        let is_initialize = call.request.op == Op::Initialize;
         let rule = exchange.status.filter(|_| !is_initialize && !exchange.resumes && !is_orphan);
         // A lost session, a missing login and a misdirected request have their own handling.
-        let rule = rule.and_then(|status| retry::rule_for_status(status, call.effect, &policy.retry));
+        let policy = &call.policy(&self.config).retry;
+        let rule = rule.and_then(|status| retry::rule_for_status(status, call.effect, policy));
         let (verdict, is_final) = apply_rule(verdict, rule, exchange, written);
+        let has_grace = call.grace.is_some();
+        let ended = EndedCall {
+            key,
+            exchange,
+            how,
+            written,
+            sign,
+            is_final,
+            is_busy,
+            is_initialize,
+            has_grace,
+            is_orphan,
+            over_sse,
+        };
+        self.apply_verdict(&ended, verdict, cx);
+    }
+
+    fn context_of(&self, call: &Call, http: &Http, is_orphan: bool, over_sse: bool) -> ExchangeContext {
+        let policy = call.policy(&self.config);
+        let resumable = !call.request.is_modern()
+            && call.stream.tries < policy.resume_attempts
+            && call.stream.total < policy.resume_total;
+        ExchangeContext {
+            last_event: call.stream.last_event.clone().filter(|_| resumable),
+            can_lose_session: !call.refused_once && self.session.was_initialized() && call.request.op != Op::Initialize,
+            misdirected_once: call.sent_afresh,
+            // A server that needs a new handshake may be another one, with another transport.
+            undetermined: http.dialect == Dialect::Auto
+                && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
+            over_sse: over_sse || is_orphan,
+            is_orphan,
+            unproven_era: !http.supports_modern && call.request.is_modern(),
+        }
+    }
+
+    /// Does what follows from the verdict about a client's call.
+    fn apply_verdict(&mut self, ended: &EndedCall<'_>, verdict: Verdict, cx: &mut Cx<'_>) {
+        let (key, exchange) = (ended.key, ended.exchange);
         match verdict {
-            Verdict::Settle(evidence, why) if is_final && sign == Sign::Overloaded => {
-                self.overloaded_call_answered(key, evidence, why, is_busy, cx);
-            }
-            Verdict::Settle(evidence, why) if evidence.reply == Reply::HeadersRefused => {
-                self.headers_refused(key, evidence, why, cx);
-            }
-            // Refused on a fresh connection, too: the next one would be no better.
-            Verdict::Settle(evidence, why) if evidence.reply == Reply::RefusedByTransport && call.sent_afresh => {
-                self.end_attempt(key, evidence, &why, cx);
-                self.fail(key, cause_of(evidence), evidence.outcome(), why, cx);
-            }
-            Verdict::Settle(evidence, why) if sign == Sign::Overloaded && !exchange.resumes => {
-                self.call_overloaded(key, evidence, why, is_busy, cx);
-                if is_initialize && over_sse && evidence.outcome() == Outcome::Unknown {
-                    // A server must not be initialized twice, and the handshake may have arrived.
-                    self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
-                }
-            }
-            Verdict::Settle(evidence, why)
-                if matches!(sign, Sign::Failed | Sign::Unknown)
-                    && !exchange.resumes
-                    && !is_orphan
-                    && (!is_initialize || (has_grace && !over_sse)) =>
-            {
-                self.call_failed(key, PendingVerdict { evidence, why, is_refusal: false, is_final }, cx);
-            }
-            Verdict::Settle(evidence, why) => {
-                // An unsent call costs no attempt, so only its backoff bounds the rate.
-                let pause = match evidence.outcome() {
-                    Outcome::NotSent => backoff::unsent(&policy.reconnect, unsent, cx.rng),
-                    _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
-                };
-                let not_before = self.gate.resumes_at(cx.now) + pause;
-                call.sent_afresh |= matches!(evidence.reply, Reply::Status(421) | Reply::RefusedByTransport);
-                if is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
-                    (call.refused_once, call.lost_in) = (true, Some(exchange.session_number));
-                }
-                let is_initialize = is_initialize && evidence.outcome() == Outcome::Unknown;
-                self.settle_for(key, evidence, not_before, why, cx);
-                if is_initialize && over_sse {
-                    // A server must not be initialized twice, and the handshake may have arrived.
-                    self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
-                }
-                if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
-                    self.session_reported_lost(exchange.session_number, refusal, None, cx);
-                }
-            }
-            // The SSE stream is open, so only this POST failed, not the upstream.
-            Verdict::Unreachable(why) if over_sse || is_orphan => {
-                let not_before = cx.now + backoff::unsent(&policy.reconnect, unsent, cx.rng);
-                self.settle_for(key, Evidence::UNSENT, not_before, why, cx);
-            }
-            Verdict::Unreachable(why) => {
-                self.settle_for(key, Evidence::UNSENT, cx.now, why.clone(), cx);
-                self.unreachable(why, false, cx);
-            }
-            // The SSE stream is open here too: the POST is not allowed and fails at once.
-            Verdict::Forbidden(why) if over_sse => {
-                call.attempts -= 1;
-                self.fail(key, Cause::Unavailable, Outcome::NotSent, why, cx);
-            }
-            Verdict::Forbidden(why) => {
-                self.settle_for(key, Evidence::UNSENT, cx.now, why.clone(), cx);
-                self.unreachable(why, true, cx);
-            }
+            Verdict::Settle(evidence, why) => self.settle_ended(ended, evidence, why, cx),
+            Verdict::Unreachable(why) => self.call_unreachable(ended, why, false, cx),
+            Verdict::Forbidden(why) => self.call_unreachable(ended, why, true, cx),
             Verdict::SessionReportedLost(why) => {
                 if let Some(refusal) = Refusal::of(exchange) {
                     let refused = Refused { key, refusal, answer: None, why };
                     self.session_reported_lost(exchange.session_number, refusal, Some(refused), cx);
                 }
             }
-            Verdict::Resume(_) => {
-                call.stream.tries += 1;
-                call.stream.total += 1;
-                let wait = call.stream.retry.unwrap_or(defaults::RESUME_WAIT);
-                // A server that ends every stream of a handshake is not ready yet.
-                let pause = backoff::resumed_handshake(call.stream.total);
-                call.stream.resume_at = Some(cx.now + if is_initialize { wait.max(pause) } else { wait });
-                self.arm(key, cx);
-                if let (true, ExchangeEnd::NoConnection(why)) = (exchange.resumes, how) {
-                    self.unreachable(why.clone().into(), false, cx);
-                }
-            }
+            Verdict::Resume(_) => self.resume_later(ended, cx),
             Verdict::OtherDialect(why) => {
-                let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(405)) };
+                let evidence = ended.evidence_or(405);
                 self.try_other_dialect(key, evidence, why, cx);
             }
             Verdict::OtherEra(why) => {
@@ -197,25 +183,13 @@ impl Upstream {
                     (None, Some(status)) => Reply::Status(status),
                     _ => Reply::HeadersRefused,
                 };
-                let evidence = Evidence { written, reply };
+                let evidence = Evidence { written: ended.written, reply };
                 self.end_attempt(key, evidence, &why, cx);
                 self.fail(key, Cause::OtherEra, evidence.outcome(), why, cx);
             }
-            // The handshake waits for its provisional answer, which names the login.
-            Verdict::NeedsLogin(why) if has_grace => {
-                let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(401)) };
-                call.uncounted += 1;
-                self.end_attempt(key, evidence, &why, cx);
-                self.resend(key, evidence, cx.now, why.clone(), Incident::Free, cx);
-                self.login_required(&why, cx);
-                self.unreachable(why, false, cx);
-            }
-            Verdict::NeedsLogin(why) => {
-                self.wants_login = true;
-                self.call_needs_login(key, why, cx);
-            }
-            Verdict::Refused(why) if !is_initialize || (has_grace && exchange.status != Some(403)) => {
-                let evidence = Evidence { written, reply: Reply::Status(exchange.status.unwrap_or(404)) };
+            Verdict::NeedsLogin(why) => self.call_met_login(ended, why, cx),
+            Verdict::Refused(why) if !ended.is_initialize || (ended.has_grace && exchange.status != Some(403)) => {
+                let (evidence, is_final) = (ended.evidence_or(404), ended.is_final);
                 self.call_failed(key, PendingVerdict { evidence, why, is_refusal: true, is_final }, cx);
             }
             Verdict::Refused(why) => {
@@ -232,6 +206,105 @@ impl Upstream {
                 self.fail(key, Cause::CannotBridge, Outcome::Unknown, why, cx);
             }
         }
+    }
+
+    /// Settles a call by the evidence of its exchange.
+    fn settle_ended(&mut self, ended: &EndedCall<'_>, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
+        let &EndedCall { key, exchange, sign, is_final, is_busy, is_initialize, over_sse, .. } = ended;
+        let sent_afresh = self.calls.get(key).is_some_and(|call| call.sent_afresh);
+        if is_final && sign == Sign::Overloaded {
+            self.overloaded_call_answered(key, evidence, why, is_busy, cx);
+        } else if evidence.reply == Reply::HeadersRefused {
+            self.headers_refused(key, evidence, why, cx);
+        } else if evidence.reply == Reply::RefusedByTransport && sent_afresh {
+            // Refused on a fresh connection, too: the next one would be no better.
+            self.end_attempt(key, evidence, &why, cx);
+            self.fail(key, cause_of(evidence), evidence.outcome(), why, cx);
+        } else if sign == Sign::Overloaded && !exchange.resumes {
+            self.call_overloaded(key, evidence, why, is_busy, cx);
+            if is_initialize && over_sse && evidence.outcome() == Outcome::Unknown {
+                // A server must not be initialized twice, and the handshake may have arrived.
+                self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
+            }
+        } else if ended.needs_verdict() {
+            self.call_failed(key, PendingVerdict { evidence, why, is_refusal: false, is_final }, cx);
+        } else {
+            self.settle_alone(ended, evidence, why, cx);
+        }
+    }
+
+    /// Settles a call whose end says nothing about the server.
+    fn settle_alone(&mut self, ended: &EndedCall<'_>, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
+        let (key, exchange) = (ended.key, ended.exchange);
+        let Some(call) = self.calls.get_mut(key) else { return };
+        let policy = call.policy(&self.config);
+        // An unsent call costs no attempt, so only its backoff bounds the rate.
+        let pause = match evidence.outcome() {
+            Outcome::NotSent => backoff::unsent(&policy.reconnect, call.unsent + 1, cx.rng),
+            _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
+        };
+        let not_before = self.gate.resumes_at(cx.now) + pause;
+        call.sent_afresh |= matches!(evidence.reply, Reply::Status(421) | Reply::RefusedByTransport);
+        if ended.is_orphan && evidence.reply == Reply::SessionGone && self.session.was_initialized() {
+            (call.refused_once, call.lost_in) = (true, Some(exchange.session_number));
+        }
+        self.settle_for(key, evidence, not_before, why, cx);
+        if ended.is_initialize && evidence.outcome() == Outcome::Unknown && ended.over_sse {
+            // A server must not be initialized twice, and the handshake may have arrived.
+            self.drain_link(HandshakeError::Unknown.into(), EndedBy::Us, cx);
+        }
+        if let (true, Some(404), Some(refusal)) = (exchange.resumes, exchange.status, Refusal::of(exchange)) {
+            self.session_reported_lost(exchange.session_number, refusal, None, cx);
+        }
+    }
+
+    /// Handles a call that got no connection, or whose connection is `forbidden`.
+    fn call_unreachable(&mut self, ended: &EndedCall<'_>, why: Reason, forbidden: bool, cx: &mut Cx<'_>) {
+        let key = ended.key;
+        let Some(call) = self.calls.get_mut(key) else { return };
+        // With an open SSE stream only this POST failed, not the upstream. One that is not allowed fails at once.
+        if forbidden && ended.over_sse {
+            call.attempts -= 1;
+            return self.fail(key, Cause::Unavailable, Outcome::NotSent, why, cx);
+        }
+        if !forbidden && (ended.over_sse || ended.is_orphan) {
+            let reconnect = &call.policy(&self.config).reconnect;
+            let not_before = cx.now + backoff::unsent(reconnect, call.unsent + 1, cx.rng);
+            return self.settle_for(key, Evidence::UNSENT, not_before, why, cx);
+        }
+        self.settle_for(key, Evidence::UNSENT, cx.now, why.clone(), cx);
+        self.unreachable(why, forbidden, cx);
+    }
+
+    /// Resumes the event stream of a call after a pause.
+    fn resume_later(&mut self, ended: &EndedCall<'_>, cx: &mut Cx<'_>) {
+        let Some(call) = self.calls.get_mut(ended.key) else { return };
+        call.stream.tries += 1;
+        call.stream.total += 1;
+        let wait = call.stream.retry.unwrap_or(defaults::RESUME_WAIT);
+        // A server that ends every stream of a handshake is not ready yet.
+        let pause = backoff::resumed_handshake(call.stream.total);
+        call.stream.resume_at = Some(cx.now + if ended.is_initialize { wait.max(pause) } else { wait });
+        self.arm(ended.key, cx);
+        if let (true, ExchangeEnd::NoConnection(why)) = (ended.exchange.resumes, ended.how) {
+            self.unreachable(why.clone().into(), false, cx);
+        }
+    }
+
+    /// Handles a call that needs a login. A first handshake waits for its provisional answer, which names the login.
+    fn call_met_login(&mut self, ended: &EndedCall<'_>, why: Reason, cx: &mut Cx<'_>) {
+        if !ended.has_grace {
+            self.wants_login = true;
+            return self.call_needs_login(ended.key, why, cx);
+        }
+        let evidence = ended.evidence_or(401);
+        if let Some(call) = self.calls.get_mut(ended.key) {
+            call.uncounted += 1;
+        }
+        self.end_attempt(ended.key, evidence, &why, cx);
+        self.resend(ended.key, evidence, cx.now, why.clone(), Incident::Free, cx);
+        self.login_required(&why, cx);
+        self.unreachable(why, false, cx);
     }
 
     /// Returns whether the transport is legacy SSE with an open SSE stream.

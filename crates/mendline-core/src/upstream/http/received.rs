@@ -21,6 +21,16 @@ use crate::upstream::exchange::{ErrorBody, Purpose, first_words};
 use crate::upstream::inbound::number_of_other_type;
 use crate::upstream::internal::InternalRequest;
 
+/// What becomes of an error that answers a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ErrorBodyUse {
+    /// It is handled.
+    Taken,
+    /// It is the answer, but it may be the refusal of every request.
+    Doubted,
+    Answer,
+}
+
 impl Upstream {
     pub fn handle_reached(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
@@ -226,67 +236,112 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) {
         let call = self.call_answered_by(purpose, &message);
-        let mut is_doubted = false;
-        if let Some((key, Owner::Us(InternalRequest::Confirm))) = call {
-            return self.confirmation_answered(id, key, &message, cx);
-        }
-        if let Some((key, Owner::Us(InternalRequest::ProbeHandshake))) = call {
-            if let Some(http) = &mut self.http {
-                http.leave(id, cx);
+        match call {
+            Some((key, Owner::Us(InternalRequest::Confirm))) => {
+                return self.confirmation_answered(id, key, &message, cx);
             }
-            return self.probe_handshake_answered(id, key, message, cx);
+            Some((key, Owner::Us(InternalRequest::ProbeHandshake))) => {
+                if let Some(http) = &mut self.http {
+                    http.leave(id, cx);
+                }
+                return self.probe_handshake_answered(id, key, message, cx);
+            }
+            _ => {}
         }
         let is_probe = matches!(call, Some((_, Owner::Us(InternalRequest::Probe))));
-        if let (true, true, Kind::Error) = (is_probe, refused, message.kind())
-            && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
-            && matches!(exchange.status, Some(400 | 404))
-        {
-            // The session or the method is unknown: its end decides.
-            exchange.error_body = Some(ErrorBody::of(message, false, cx.quote));
+        if message.kind() == Kind::Error && refused && self.keeps_for_end(id, purpose, is_probe, &message, cx) {
             return;
         }
-        if let (Kind::Error, true, Purpose::Notices) = (message.kind(), refused, purpose)
-            && let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id))
-        {
-            exchange.error_body = Some(ErrorBody::of(message, false, cx.quote));
-            return;
-        }
+        let mut is_doubted = false;
         if let (Kind::Error, Some((key, _))) = (message.kind(), call) {
-            let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
-            let refused_before = self.calls.get(key).is_some_and(|call| call.refused_once);
-            let error_body = ErrorBody::of(message.clone(), refused_before, cx.quote);
-            if self.reports_session_lost(id, key, &error_body) {
-                return self.refused_for_session(id, key, &error_body, cx);
-            }
-            is_doubted = self.doubts_transport(id, key, &error_body, named, cx.now);
-            if is_doubted && self.doubt_error(id, key, &error_body, cx) {
-                return;
-            }
-            // The first such error is a refusal, and the call is sent again; the second is the server's answer.
-            let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.refused_before;
-            if headers_refused && let Some(call) = self.calls.get_mut(key) {
-                call.refused_once = true;
-            }
-            if headers_refused || (refused && !named) {
-                if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
-                    exchange.error_body = Some(error_body);
-                }
-                return;
+            match self.handle_error_body(id, key, refused, &message, cx) {
+                ErrorBodyUse::Taken => return,
+                ErrorBodyUse::Doubted => is_doubted = true,
+                ErrorBodyUse::Answer => {}
             }
         }
-        if let (Purpose::Call(key), Kind::Result) = (purpose, message.kind())
-            && let Some(call) = self.calls.get(key)
-        {
-            if call.request.op == Op::Initialize {
-                self.learn_session(id, &message);
-            } else if let Some(http) = &mut self.http {
-                http.supports_modern = http.supports_modern || call.request.is_modern();
-            }
+        if let (Purpose::Call(key), Kind::Result) = (purpose, message.kind()) {
+            self.learn_from_result(id, key, &message);
         }
         let message = self.learn_params(message, cx);
+        self.pass_message(id, purpose, call.map(|(key, _)| key), is_doubted, message, cx);
+    }
+
+    /// Keeps an error in the body of a refusal until the exchange ends, if its end decides. Returns whether it does.
+    fn keeps_for_end(
+        &mut self,
+        id: ExchangeId,
+        purpose: Purpose,
+        is_probe: bool,
+        message: &Message,
+        cx: &Cx<'_>,
+    ) -> bool {
+        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return false };
+        // For a probe the session or the method is unknown.
+        let is_kept = purpose == Purpose::Notices || (is_probe && matches!(exchange.status, Some(400 | 404)));
+        if is_kept {
+            exchange.error_body = Some(ErrorBody::of(message.clone(), false, cx.quote));
+        }
+        is_kept
+    }
+
+    /// Handles an error that answers a call: it may report a lost session, another transport or refused headers.
+    fn handle_error_body(
+        &mut self,
+        id: ExchangeId,
+        key: Key,
+        refused: bool,
+        message: &Message,
+        cx: &mut Cx<'_>,
+    ) -> ErrorBodyUse {
+        let named = message.id().and_then(|raw| Id::from_raw(raw).as_u64()) == Some(key.number());
+        let refused_before = self.calls.get(key).is_some_and(|call| call.refused_once);
+        let error_body = ErrorBody::of(message.clone(), refused_before, cx.quote);
+        if self.reports_session_lost(id, key, &error_body) {
+            self.refused_for_session(id, key, &error_body, cx);
+            return ErrorBodyUse::Taken;
+        }
+        let is_doubted = self.doubts_transport(id, key, &error_body, named, cx.now);
+        if is_doubted && self.doubt_error(id, key, &error_body, cx) {
+            return ErrorBodyUse::Taken;
+        }
+        // The first such error is a refusal, and the call is sent again; the second is the server's answer.
+        let headers_refused = refused && error_body.code == code::HEADER_MISMATCH && !error_body.refused_before;
+        if headers_refused && let Some(call) = self.calls.get_mut(key) {
+            call.refused_once = true;
+        }
+        if headers_refused || (refused && !named) {
+            if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
+                exchange.error_body = Some(error_body);
+            }
+            return ErrorBodyUse::Taken;
+        }
+        if is_doubted { ErrorBodyUse::Doubted } else { ErrorBodyUse::Answer }
+    }
+
+    /// Learns the session from a handshake, and the era from any other result.
+    fn learn_from_result(&mut self, id: ExchangeId, key: Key, message: &Message) {
+        let Some(call) = self.calls.get(key) else { return };
+        if call.request.op == Op::Initialize {
+            self.learn_session(id, message);
+        } else if let Some(http) = &mut self.http {
+            http.supports_modern = http.supports_modern || call.request.is_modern();
+        }
+    }
+
+    /// Passes a message on to where messages of every transport are handled.
+    fn pass_message(
+        &mut self,
+        id: ExchangeId,
+        purpose: Purpose,
+        call: Option<Key>,
+        is_doubted: bool,
+        message: Message,
+        cx: &mut Cx<'_>,
+    ) {
         let Some(http) = &self.http else { return };
         let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session.number());
-        let is_handshake = call.is_some_and(|(key, _)| self.is_handshake(key));
+        let is_handshake = call.is_some_and(|key| self.is_handshake(key));
         let is_other = is_stale || is_handshake || is_doubted;
         if let (Some(http), true, false) = (&mut self.http, call.is_some(), is_other) {
             http.note_session_answer();
@@ -300,7 +355,7 @@ impl Upstream {
             Purpose::Call(key) if is_stale && message.kind() == Kind::Result => self.state_in(key),
             _ => None,
         };
-        if let Some((key, _)) = call
+        if let Some(key) = call
             && self.calls.get(key).is_some_and(|call| proves_availability(call, &message))
         {
             self.note_response(key, cx);

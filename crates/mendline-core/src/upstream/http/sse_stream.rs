@@ -17,8 +17,8 @@ use crate::reason::{LossReason, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
-use crate::upstream::calls::Incident;
 use crate::upstream::exchange::{Exchange, Purpose};
+use crate::upstream::retry_budget::Incident;
 use crate::words::Cause;
 
 impl Upstream {
