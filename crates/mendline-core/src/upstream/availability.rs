@@ -43,7 +43,6 @@ use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
 use crate::policy::backoff;
-use crate::policy::gradual::Gradual;
 use crate::policy::retry::{self, Loss, RetryDecision};
 use crate::reason::Reason;
 use crate::request::{ClientRequest, Op};
@@ -288,9 +287,7 @@ impl Upstream {
             self.availability.verdicts += 1;
             cx.emit(Event::VerdictReached { upstream: self.id, condition: Condition::Available });
         }
-        if let Some(admission) = &mut self.gate.admission {
-            admission.note_answer();
-        }
+        self.gate.note_probe_answer();
         for failed in std::mem::take(&mut self.availability.failed) {
             self.note_failed_call(&failed, cx);
         }
@@ -334,7 +331,7 @@ impl Upstream {
             }
         }
         // A probe opens the gate while the server is away.
-        self.gate.admission = self.gate.admission.map(|_| Gradual::beginning());
+        self.gate.restart_admission();
         // An outage is not the failure of a tool.
         self.availability.failed.clear();
         self.resolve(Condition::Away, cx);

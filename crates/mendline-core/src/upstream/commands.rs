@@ -102,7 +102,7 @@ impl Upstream {
         if let Some((cause, why)) = self.refusal_of_server(client, &asked, cx) {
             return self.reject(client, request, &asked, cause, why, cx);
         }
-        let limited_tool = self.gate.tool_limits.of(&asked);
+        let limited_tool = self.gate.tool_limits().of(&asked);
         let may_go = self.may_go(client, &asked, limited_tool.as_ref(), cx.now);
         let evicted = match self.make_room(client, limited_tool.as_ref(), may_go) {
             Ok(evicted) => evicted,
@@ -166,7 +166,7 @@ impl Upstream {
     /// Returns whether a new call may be sent at once, if no other waits.
     fn may_go(&self, client: ClientId, asked: &ClientRequest, limited_tool: Option<&Arc<str>>, now: Moment) -> bool {
         let is_free = if asked.op == Op::Listen { self.is_open() } else { self.has_slot() };
-        let probes_first = self.gate.probes_first && !self.gate.is_paused(now) && self.is_open();
+        let probes_first = self.gate.probes_first() && !self.gate.is_paused(now) && self.is_open();
         is_free
             && !self.waits_for_restore(asked)
             && !self.crosses_choice(client, asked)
@@ -198,7 +198,7 @@ impl Upstream {
         // The name is searched once for all that depends on it.
         let name = asked.tool();
         let effect = self.tools.effect_of_named(&asked, name.as_deref());
-        let timeout = name.as_deref().and_then(|name| self.gate.deadlines.of_tool(name));
+        let timeout = name.as_deref().and_then(|name| self.gate.timeout_of(name));
         let tool = name.as_deref().map(|name| self.tool_names.intern(name));
         let grace = self.may_initialize_early(&asked).then(|| now + self.grace_of(&asked));
         let mut call = Call::new(owner, asked, effect, now);

@@ -57,7 +57,7 @@ impl Upstream {
     /// The rate limit of its tool, if this call waits for that.
     fn rate_of_tool(&self, key: Key, now: Moment) -> Option<RefusalReason> {
         let tool = self.calls.get(key)?.limited_tool.as_ref()?;
-        let limits = &self.gate.tool_limits;
+        let limits = self.gate.tool_limits();
         limits.rate_reason(tool).filter(|_| limits.slot_after(tool, 0, now) > now)
     }
 

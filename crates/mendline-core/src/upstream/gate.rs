@@ -15,12 +15,13 @@ use std::time::Duration;
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use crate::config::UpstreamConfig;
-use crate::cx::Cx;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Event;
 use crate::evidence::Outcome;
 use crate::moment::Moment;
-use crate::policy::breaker::{Admission, Breaker, BreakerState};
+use crate::policy::backoff;
+use crate::policy::breaker::{Admission, Breaker, BreakerState, Transition};
 use crate::policy::deadline::Deadlines;
 use crate::policy::gradual::Gradual;
 use crate::policy::limit::Limit;
@@ -28,33 +29,34 @@ use crate::policy::pause::Pause;
 use crate::policy::queue::Rotation;
 use crate::policy::tool_breakers::ToolBreakers;
 use crate::policy::tool_limits::ToolLimits;
-use crate::port::ClientId;
+use crate::port::{ClientId, UpstreamId};
 use crate::reason::{Reason, RefusalReason};
 use crate::request::{ClientRequest, Op};
+use crate::rng::SeededRng;
 use crate::timers::TimerId;
 use crate::words::Cause;
 
 /// The policies that apply to a call.
 #[derive(Debug)]
 pub struct Gate {
-    pub(super) breaker: Breaker,
-    pub(super) tools: ToolBreakers,
-    pub(super) pause: Pause,
+    breaker: Breaker,
+    tools: ToolBreakers,
+    pause: Pause,
     /// The start of a pause was emitted, and its end was not.
-    pub(super) is_paused: bool,
+    is_paused: bool,
     /// The server named the time of the pause.
-    pub(super) is_hinted: bool,
+    is_hinted: bool,
     /// The admission after a pause.
-    pub(super) admission: Option<Gradual>,
+    admission: Option<Gradual>,
     /// Pauses in a row that the server requested without a hint.
-    pub(super) pauses: u32,
+    pauses: u32,
     /// A probe has to be answered after the pause before a call is sent.
-    pub(super) probes_first: bool,
-    pub(super) limit: Option<Limit>,
-    pub(super) tool_limits: ToolLimits,
-    pub(super) rotation: Rotation,
-    pub(super) deadlines: Deadlines,
-    pub(super) timer: Option<(TimerId, Moment)>,
+    probes_first: bool,
+    limit: Option<Limit>,
+    tool_limits: ToolLimits,
+    rotation: Rotation,
+    deadlines: Deadlines,
+    timer: Option<(TimerId, Moment)>,
 }
 
 impl Gate {
@@ -94,6 +96,168 @@ impl Gate {
 
     pub fn is_isolated(&self) -> bool {
         self.state() == BreakerState::Isolated
+    }
+
+    /// The limits of single tools.
+    pub fn tool_limits(&self) -> &ToolLimits {
+        &self.tool_limits
+    }
+
+    /// The breakers of single tools.
+    pub fn tool_breakers(&self) -> &ToolBreakers {
+        &self.tools
+    }
+
+    /// The same, to be changed.
+    pub fn tool_breakers_mut(&mut self) -> &mut ToolBreakers {
+        &mut self.tools
+    }
+
+    /// The server's breaker.
+    pub fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// Makes this call the trial of the server's breaker, if it waits for one.
+    pub fn begin_trial(&mut self, call: u64, now: Moment) -> Option<Transition> {
+        if self.breaker.admits(now) == Admission::Trial { self.breaker.begin_trial(call) } else { None }
+    }
+
+    /// The timeout of this tool, if it has its own.
+    pub fn timeout_of(&self, tool: &str) -> Option<Duration> {
+        self.deadlines.of_tool(tool)
+    }
+
+    /// The order in which calls of several clients are sent.
+    pub fn rotation(&self) -> &Rotation {
+        &self.rotation
+    }
+
+    // ---- pause and admission ----
+
+    /// Starts or extends a pause. Returns its length, if it is longer than the current one.
+    pub fn begin_pause(
+        &mut self,
+        hint: Duration,
+        is_hinted: bool,
+        is_unavailable: bool,
+        now: Moment,
+    ) -> Option<Duration> {
+        self.admission = Some(Gradual::beginning());
+        self.probes_first = is_unavailable;
+        let wait = self.pause.extend(hint, now)?;
+        (self.is_paused, self.is_hinted) = (true, is_hinted);
+        Some(wait)
+    }
+
+    /// The length of the next pause that the server requests without a hint.
+    pub fn next_pause(&mut self, rng: &mut SeededRng) -> Duration {
+        let wait = backoff::overloaded(self.pauses, rng);
+        self.pauses = self.pauses.saturating_add(1);
+        wait
+    }
+
+    /// Returns whether a pause has ended that was reported.
+    pub fn take_ended_pause(&mut self, now: Moment) -> bool {
+        !self.pause.holds(now) && std::mem::take(&mut self.is_paused)
+    }
+
+    /// The end of the pause, even if it is over.
+    pub fn paused_until(&self) -> Moment {
+        self.pause.until()
+    }
+
+    /// Returns whether a probe has to be answered before a call is sent.
+    pub fn probes_first(&self) -> bool {
+        self.probes_first
+    }
+
+    /// Records that no probe is needed before the next call.
+    pub fn note_probed(&mut self) {
+        self.probes_first = false;
+    }
+
+    /// Admits calls gradually from now on.
+    pub fn admit_gradually(&mut self) {
+        self.admission = Some(Gradual::beginning());
+    }
+
+    /// Begins a gradual admission again, if there is one.
+    pub fn restart_admission(&mut self) {
+        self.admission = self.admission.map(|_| Gradual::beginning());
+    }
+
+    /// Admits no call until an answer.
+    pub fn block_admission(&mut self) {
+        self.admission = Some(Gradual::blocked());
+    }
+
+    /// Admits calls without regard to the past: the server is another one.
+    pub fn end_admission(&mut self) {
+        self.admission = None;
+    }
+
+    /// Records an answer of the probe: more calls are admitted.
+    pub fn note_probe_answer(&mut self) {
+        if let Some(admission) = &mut self.admission {
+            admission.note_answer();
+        }
+    }
+
+    /// Records the answer to a call: more calls are admitted, up to this number in flight.
+    pub fn note_answer(&mut self, in_flight: usize) {
+        self.pauses = 0;
+        if let Some(admission) = &mut self.admission
+            && admission.note_answer() >= in_flight as u64
+        {
+            self.admission = None;
+        }
+    }
+
+    /// Takes the slots of the rate limits for a call, whose tool may have its own.
+    pub fn take_slots(&mut self, limited_tool: Option<&Arc<str>>, now: Moment) {
+        if let Some(limit) = &mut self.limit {
+            limit.try_take(now);
+        }
+        if let Some(tool) = limited_tool {
+            self.tool_limits.take(tool, now);
+        }
+    }
+
+    /// Records that a call of this client starts.
+    pub fn note_started(&mut self, client: Option<ClientId>, now: Moment) {
+        if let Some(admission) = &mut self.admission {
+            admission.note_sent(now);
+        }
+        if let Some(client) = client {
+            self.rotation.note(client);
+        }
+    }
+
+    /// Returns whether the server has a rate limit.
+    pub fn has_rate_limit(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Arms the timer for this time, unless it fires before.
+    pub fn watch_at(&mut self, at: Moment, upstream: UpstreamId, cx: &mut Cx<'_>) {
+        if self.timer.is_some_and(|(_, armed)| armed <= at && armed > cx.now) {
+            return;
+        }
+        if let Some((timer, _)) = self.timer.take() {
+            cx.timers.disarm(timer);
+        }
+        self.timer = cx.timers.arm(at, Alarm::Gate(upstream)).map(|timer| (timer, at));
+    }
+
+    /// Records that the timer has fired.
+    pub fn note_timer(&mut self) {
+        self.timer = None;
+    }
+
+    /// Returns whether a pause was reported, and its end was not.
+    pub fn is_pause_reported(&self) -> bool {
+        self.is_paused
     }
 
     /// Returns whether the server is paused.

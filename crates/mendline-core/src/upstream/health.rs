@@ -44,12 +44,11 @@ impl Upstream {
             return;
         }
         let (request, name) = (call.request.clone(), call.name);
-        if self.gate.breaker.admits(cx.now) == Admission::Trial {
-            let transition = self.gate.breaker.begin_trial(name);
-            self.emit_transition(None, transition, cx);
+        if let Some(transition) = self.gate.begin_trial(name, cx.now) {
+            self.emit_transition(None, Some(transition), cx);
         }
-        if self.gate.tools.of(&request).is_some_and(|tool| tool.admits(cx.now) == Admission::Trial)
-            && let Some((tool, transition)) = self.gate.tools.begin_trial(&request, name)
+        if self.gate.tool_breakers().of(&request).is_some_and(|tool| tool.admits(cx.now) == Admission::Trial)
+            && let Some((tool, transition)) = self.gate.tool_breakers_mut().begin_trial(&request, name)
         {
             self.emit_transition(Some(tool), Some(transition), cx);
         }
@@ -59,7 +58,7 @@ impl Upstream {
     /// under several calls counts once.
     pub(super) fn note_failed_call(&mut self, failed: &FailedCall, cx: &mut Cx<'_>) {
         let FailedCall { request, name, sign, was_trial } = failed;
-        let tools = &mut self.gate.tools;
+        let tools = self.gate.tool_breakers_mut();
         let noted = match was_trial {
             true => tools.note_trial(request, *sign, cx.now, cx.rng),
             false => tools.note(request, *name, *sign, cx.now, cx.rng),
@@ -77,7 +76,8 @@ impl Upstream {
             (Outcome::Unknown, _) => Sign::Failed(call.attempt_started, now),
             _ => return None,
         };
-        let was_trial = self.gate.tools.of(&call.request).is_some_and(|breaker| breaker.is_tried_by(call.name));
+        let was_trial =
+            self.gate.tool_breakers().of(&call.request).is_some_and(|breaker| breaker.is_tried_by(call.name));
         Some(FailedCall { request: call.request.clone(), name: call.name, sign, was_trial })
     }
 
@@ -86,7 +86,7 @@ impl Upstream {
         let Some(call) = self.calls.get(key).filter(|call| counts(call)) else { return };
         let attempt_started = call.attempt_started;
         match tool {
-            Some(Health::Healthy) if self.gate.tools.is_empty() => {}
+            Some(Health::Healthy) if self.gate.tool_breakers().is_empty() => {}
             Some(Health::Healthy) => self.note_tool(key, Sign::Healthy, cx),
             Some(Health::Unhealthy) => self.note_tool(key, Sign::Failed(attempt_started, cx.now), cx),
             None => {}
@@ -102,7 +102,9 @@ impl Upstream {
 
     fn note_tool(&mut self, key: Key, sign: Sign, cx: &mut Cx<'_>) {
         let Some(call) = self.calls.get(key) else { return };
-        if let Some((tool, transition)) = self.gate.tools.note(&call.request, call.name, sign, cx.now, cx.rng) {
+        if let Some((tool, transition)) =
+            self.gate.tool_breakers_mut().note(&call.request, call.name, sign, cx.now, cx.rng)
+        {
             self.emit_transition(Some(tool), Some(transition), cx);
         }
     }
@@ -111,8 +113,8 @@ impl Upstream {
         let upstream = self.id;
         match transition {
             Some(Transition::Opened(open_for)) => {
-                let breaker = tool.as_deref().and_then(|tool| self.gate.tools.named(tool));
-                let why = breaker.unwrap_or(&self.gate.breaker).reason(false);
+                let breaker = tool.as_deref().and_then(|tool| self.gate.tool_breakers().named(tool));
+                let why = breaker.unwrap_or(self.gate.breaker()).reason(false);
                 cx.emit(Event::BreakerOpened { upstream, tool, open_for, why });
                 self.fail_blocked(cx);
             }

@@ -169,7 +169,8 @@ impl Upstream {
 
     /// The health of the tool that gave this answer. Errors of the client say nothing about it.
     fn health_of_tool(&self, key: Key, answer: &Message) -> Option<Health> {
-        let is_counted = || self.calls.get(key).is_some_and(|call| self.gate.tools.counts_tool_errors(&call.request));
+        let is_counted =
+            || self.calls.get(key).is_some_and(|call| self.gate.tool_breakers().counts_tool_errors(&call.request));
         match answer.kind() {
             Kind::Error => (error_code(answer) == Some(code::INTERNAL_ERROR)).then_some(Health::Unhealthy),
             _ if is_counted() && is_tool_error(answer) => Some(Health::Unhealthy),

@@ -338,7 +338,7 @@ impl Upstream {
             return self.drain_link(why.into(), EndedBy::Us, cx);
         }
         // The answer shows that the server is available.
-        self.gate.probes_first = false;
+        self.gate.note_probed();
         let is_first = self.session.note_ready();
         self.cache_handshake(handshake, answer, cx);
         self.session.learn_answer(answer.clone());

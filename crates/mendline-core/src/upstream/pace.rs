@@ -10,13 +10,11 @@ use super::Upstream;
 use super::call::{Call, State};
 use super::calls::cause_of;
 use super::retry_budget::Incident;
-use crate::cx::{Alarm, Cx};
+use crate::cx::Cx;
 use crate::defaults;
 use crate::event::Event;
 use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
-use crate::policy::backoff;
-use crate::policy::gradual::Gradual;
 use crate::policy::queue;
 use crate::policy::tool_limits::Counts;
 use crate::port::ClientId;
@@ -32,11 +30,8 @@ impl Upstream {
 
     fn begin_pause(&mut self, hint: Duration, is_hinted: bool, is_unavailable: bool, cx: &mut Cx<'_>) {
         let hint = hint.max(defaults::PAUSE_MIN);
-        self.gate.admission = Some(Gradual::beginning());
-        self.gate.probes_first = is_unavailable;
-        let Some(wait) = self.gate.pause.extend(hint, cx.now) else { return };
-        (self.gate.is_paused, self.gate.is_hinted) = (true, is_hinted);
-        self.link.postpone_until(self.gate.pause.until(), cx);
+        let Some(wait) = self.gate.begin_pause(hint, is_hinted, is_unavailable, cx.now) else { return };
+        self.link.postpone_until(self.gate.paused_until(), cx);
         cx.emit(Event::Paused { upstream: self.id, wait, hint: is_hinted.then_some(hint) });
         self.fail_late(cx);
         self.watch_gate(cx);
@@ -44,11 +39,10 @@ impl Upstream {
 
     /// Starts the pause of a server that is overloaded and names no time: it doubles with each refusal.
     pub(super) fn pause_without_hint(&mut self, cx: &mut Cx<'_>) {
-        if self.gate.pause.holds(cx.now) {
+        if self.gate.is_paused(cx.now) {
             return;
         }
-        let wait = backoff::overloaded(self.gate.pauses, cx.rng);
-        self.gate.pauses = self.gate.pauses.saturating_add(1);
+        let wait = self.gate.next_pause(cx.rng);
         self.begin_pause(wait, false, false, cx);
     }
 
@@ -93,12 +87,7 @@ impl Upstream {
 
     /// Records an answer: a server that was overloaded admits more calls.
     pub(super) fn note_admitted(&mut self) {
-        self.gate.pauses = 0;
-        if let Some(admission) = &mut self.gate.admission
-            && admission.note_answer() >= self.config.limits.in_flight as u64
-        {
-            self.gate.admission = None;
-        }
+        self.gate.note_answer(self.config.limits.in_flight);
     }
 
     /// Fails every waiting call whose time ends before the pause.
@@ -112,7 +101,7 @@ impl Upstream {
 
     /// Returns whether the time of this waiting call ends before the pause.
     pub(super) fn is_too_late(&self, call: &Call) -> bool {
-        call.waits_until(&self.config).is_some_and(|end| end < self.gate.pause.until())
+        call.waits_until(&self.config).is_some_and(|end| end < self.gate.paused_until())
     }
 
     /// The reason why a call does not wait for a retry, if it does not. The outcome of a sent attempt takes precedence;
@@ -135,31 +124,22 @@ impl Upstream {
 
     /// Starts a waiting call: takes its slot of the rate limit and queues it.
     pub(super) fn start_call(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if let Some(limit) = &mut self.gate.limit {
-            limit.try_take(cx.now);
-        }
-        if let Some(tool) = self.calls.get(key).and_then(|call| call.limited_tool.as_ref()) {
-            self.gate.tool_limits.take(tool, cx.now);
-        }
-        if let Some(admission) = &mut self.gate.admission {
-            admission.note_sent(cx.now);
-        }
-        if let Some(client) = self.calls.get(key).and_then(Call::client) {
-            self.gate.rotation.note(client);
-        }
+        let call = self.calls.get(key);
+        self.gate.take_slots(call.and_then(|call| call.limited_tool.as_ref()), cx.now);
+        self.gate.note_started(call.and_then(Call::client), cx.now);
         self.enqueue(key);
     }
 
     /// Emits that a call waits for the rate limit.
     pub(super) fn emit_rate_limited(&self, call: u64, tool: Option<&Arc<str>>, cx: &mut Cx<'_>) {
-        let limits = &self.gate.tool_limits;
+        let limits = self.gate.tool_limits();
         let ahead = |tool: &Arc<str>| self.waiting_of(tool).saturating_sub(1);
         let at = tool.map_or(cx.now, |tool| limits.slot_after(tool, ahead(tool), cx.now));
         if at > cx.now {
             let wait = at.since(cx.now);
             return cx.emit(Event::RateLimited { upstream: self.id, call, wait });
         }
-        if self.gate.limit.is_some() && !self.gate.is_open(cx.now) {
+        if self.gate.has_rate_limit() && !self.gate.is_open(cx.now) {
             let wait = self.gate.opens_at(self.calls.waiting_count().saturating_sub(1), cx.now).since(cx.now);
             cx.emit(Event::RateLimited { upstream: self.id, call, wait });
         }
@@ -179,7 +159,7 @@ impl Upstream {
     /// The calls in flight of all tools with limits.
     pub(super) fn counts_by_tool(&self) -> Counts {
         let mut counts = Counts::new();
-        if !self.gate.tool_limits.is_empty() {
+        if !self.gate.tool_limits().is_empty() {
             for (_, call) in self.calls.iter().filter(|(_, call)| !matches!(call.state, State::Waiting { .. })) {
                 if let Some(tool) = &call.limited_tool {
                     *counts.entry(Arc::clone(tool)).or_default() += 1;
@@ -192,12 +172,12 @@ impl Upstream {
     /// Returns whether the limits of its tool admit this call now.
     pub(super) fn is_admitted_by_tool(&self, call: &Call, counts: &Counts, now: Moment) -> bool {
         let Some(tool) = &call.limited_tool else { return true };
-        self.gate.tool_limits.admits(tool, counts.get(tool).copied().unwrap_or_default(), now)
+        self.gate.tool_limits().admits(tool, counts.get(tool).copied().unwrap_or_default(), now)
     }
 
     /// The next time at which the rate of a tool admits one of the waiting calls.
     pub(super) fn next_slot_of_tools(&self, now: Moment) -> Option<Moment> {
-        let limits = &self.gate.tool_limits;
+        let limits = self.gate.tool_limits();
         if limits.is_empty() {
             return None;
         }
@@ -212,7 +192,7 @@ impl Upstream {
         }
         let newcomer = (client, None);
         let waiting = self.calls.waiting().filter_map(|(key, call)| Some((call.client()?, Some(key))));
-        let order = self.gate.rotation.order(waiting.chain([newcomer]));
+        let order = self.gate.rotation().order(waiting.chain([newcomer]));
         order.iter().position(Option::is_none).unwrap_or(order.len())
     }
 
@@ -232,7 +212,7 @@ impl Upstream {
     /// Orders the waiting calls of several clients fairly.
     pub(super) fn order_by_client(&mut self) {
         let waiting = self.calls.waiting().filter_map(|(key, call)| Some((call.client()?, key)));
-        let order = self.gate.rotation.order(waiting);
+        let order = self.gate.rotation().order(waiting);
         self.calls.order(order);
     }
 
@@ -243,24 +223,18 @@ impl Upstream {
 
     /// Arms the timer of the gate for this time, unless it fires before.
     pub(super) fn watch_gate_at(&mut self, at: Moment, cx: &mut Cx<'_>) {
-        if self.gate.timer.is_some_and(|(_, armed)| armed <= at && armed > cx.now) {
-            return;
-        }
-        if let Some((timer, _)) = self.gate.timer.take() {
-            cx.timers.disarm(timer);
-        }
-        self.gate.timer = cx.timers.arm(at, Alarm::Gate(self.id)).map(|timer| (timer, at));
+        self.gate.watch_at(at, self.id, cx);
     }
 
     pub fn handle_gate_timer(&mut self, cx: &mut Cx<'_>) {
-        self.gate.timer = None;
-        if !self.gate.pause.holds(cx.now) && std::mem::take(&mut self.gate.is_paused) {
+        self.gate.note_timer();
+        if self.gate.take_ended_pause(cx.now) {
             cx.emit(Event::PauseEnded { upstream: self.id });
         }
-        if self.gate.is_paused {
+        if self.gate.is_pause_reported() {
             self.watch_gate(cx);
         }
-        if !self.gate.pause.holds(cx.now)
+        if !self.gate.is_paused(cx.now)
             && self.link.is_up()
             && let Some(handshake) = self.session.reinitialize()
         {

@@ -89,7 +89,7 @@ impl Upstream {
         cx.output(Output::ReplaceTransport { upstream: self.id });
         self.link.reset(cx);
         self.availability.reset(cx);
-        self.gate.admission = None;
+        self.gate.end_admission();
         if self.http.is_none() {
             self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);
         }

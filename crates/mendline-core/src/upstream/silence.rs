@@ -183,7 +183,7 @@ impl Upstream {
     fn may_send_now(&self, key: Key, now: Moment) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
         let tool = call.limited_tool.as_ref();
-        let has_slot = tool.is_none_or(|tool| self.gate.tool_limits.slot_after(tool, 0, now) <= now);
+        let has_slot = tool.is_none_or(|tool| self.gate.tool_limits().slot_after(tool, 0, now) <= now);
         has_slot && self.gate.is_open(now) && !self.is_blocked(call, now)
     }
 
@@ -208,12 +208,7 @@ impl Upstream {
         call.stream.restart();
         call.is_silent = false;
         call.state = State::Queued;
-        if let Some(tool) = &call.limited_tool {
-            self.gate.tool_limits.take(tool, cx.now);
-        }
-        if let Some(limit) = &mut self.gate.limit {
-            limit.try_take(cx.now);
-        }
+        self.gate.take_slots(call.limited_tool.as_ref(), cx.now);
         // The first attempt keeps its key, so that its answer is found.
         let Some(key) = self.calls.rename(key) else { return };
         self.outbox.push_call(key);

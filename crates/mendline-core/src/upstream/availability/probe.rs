@@ -13,7 +13,6 @@ use super::{Condition, Sign, discover, sign};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::LinkState;
-use crate::policy::gradual::Gradual;
 use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use crate::reason::{LossReason, Reason};
 use crate::request::{ClientRequest, Op};
@@ -304,21 +303,21 @@ impl Upstream {
 
     /// Probes a server that answered 503 before the pause, if a call waits, so that no unsafe call meets another 503.
     pub(in crate::upstream) fn probe_after_pause(&mut self, cx: &mut Cx<'_>) {
-        let is_due = self.gate.probes_first && self.link.is_up() && !self.gate.is_paused(cx.now);
+        let is_due = self.gate.probes_first() && self.link.is_up() && !self.gate.is_paused(cx.now);
         if !is_due || !self.calls.any_waits() {
             return;
         }
-        self.gate.probes_first = false;
+        self.gate.note_probed();
         let is_decided = self.availability.condition != Condition::Available;
         if is_decided || !self.session.is_open() || self.is_probed_by_call() {
             // A call goes first.
-            self.gate.admission = Some(Gradual::beginning());
+            self.gate.admit_gradually();
             return;
         }
         if let Some(http) = &self.http {
             self.availability.begun_before = http.begun();
         }
-        self.gate.admission = Some(Gradual::blocked());
+        self.gate.block_admission();
         self.availability.condition = Condition::Suspect;
         self.availability.step = ProbeStep::First;
         self.send_probe(cx);
