@@ -324,3 +324,37 @@ fn t08_parked_server_is_reported_once_an_hour() {
     // The failed dials before it is parked, and once an hour that it still is.
     assert!((4..=9).contains(&stage.errors), "{} errors in three hours", stage.errors);
 }
+
+/// Waits for the next dial, and returns the time until it, rounded up to seconds.
+fn seconds_to_next_dial(stage: &mut Stage) -> Duration {
+    let began = stage.now;
+    while stage.spawned.is_none() {
+        stage.advance(Duration::from_secs(1));
+    }
+    stage.now.since(began)
+}
+
+#[test]
+fn server_without_waiting_call_is_dialed_every_forty_seconds() {
+    let endless = Reconnect { attempts: u32::MAX, ..Reconnect::default() };
+    let mut stage = Stage::with(|notes| notes.reconnect = endless);
+    let begin = stage.now;
+    let mut longest = Duration::ZERO;
+    while stage.now.since(begin) < Duration::from_secs(1800) {
+        fail_spawn(&mut stage);
+        longest = longest.max(seconds_to_next_dial(&mut stage));
+    }
+    assert!(longest <= Duration::from_secs(40), "{longest:?}");
+    assert!(longest > Duration::from_secs(20), "{longest:?}: the delays have reached their limit");
+}
+
+#[test]
+fn parked_server_is_dialed_every_minute_without_a_call() {
+    let mut stage = parked();
+    for _ in 0..20 {
+        let wait = seconds_to_next_dial(&mut stage);
+        assert!(wait <= Duration::from_secs(60), "{wait:?}");
+        fail_spawn(&mut stage);
+        assert_eq!(stage.state(), LinkState::Parked);
+    }
+}
