@@ -126,6 +126,9 @@ pub const TOOL_NAME: usize = 200;
 
 /// The shortest pause of an overloaded server. Without a hint the pause lies between this and its double, and grows.
 pub const PAUSE_MIN: Duration = Duration::from_millis(250);
+/// The time that a call should have left when it is sent after a pause: otherwise it takes the place of one that can
+/// still be answered.
+pub const TIME_FOR_ANSWER: Duration = Duration::from_secs(1);
 /// The longest pause without a hint: the end of the overload is found soon.
 pub const PAUSE_UNHINTED_CAP: Duration = Duration::from_millis(2400);
 /// The longest pause that a server can request: a quota may take an hour, but one call checks earlier whether it does.

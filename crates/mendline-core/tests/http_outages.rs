@@ -443,6 +443,26 @@ fn r20_calls_are_admitted_gradually_after_pause() {
     assert_eq!(stage.seen.len(), 8, "the third answer admits eight");
 }
 
+/// A queue in which the oldest call goes first, and takes longer than its time left, would never answer one.
+#[test]
+fn r20_call_with_time_left_goes_first_after_pause() {
+    for (has_other, first) in [(true, "read_note"), (false, "create_note")] {
+        let short = |config: &mut UpstreamConfig| config.timeouts.call = Duration::from_millis(2_900);
+        let mut stage = Stage::with(Dialect::Streamable, short).initialize_session();
+        (1..=3).for_each(|id| stage.client_sends(&call(id, "create_note")));
+        for seen in (0..3).map(|_| stage.next_sent()).collect::<Vec<_>>() {
+            stage.answer_overloaded(&seen, 429, Some(2));
+        }
+        stage.advance(Duration::from_millis(1_900));
+        if has_other {
+            stage.client_sends(&call(4, "read_note"));
+        }
+        stage.next_request();
+        assert_eq!(stage.seen.len(), 1, "one call goes first");
+        assert_eq!(stage.next_sent().json()["params"]["name"], first);
+    }
+}
+
 #[test]
 fn r20_refusal_after_pause_starts_next_pause_for_all() {
     let mut stage = Stage::initialized();

@@ -291,6 +291,12 @@ impl Call {
         }
     }
 
+    /// Returns whether its deadline is not before this time.
+    pub fn has_time(&self, least: Option<Moment>, configured: &UpstreamConfig) -> bool {
+        let Some(least) = least else { return true };
+        self.deadline(configured).is_none_or(|deadline| deadline >= least)
+    }
+
     /// The end of its wait for the upstream.
     pub fn patience(&self, configured: &UpstreamConfig) -> Option<Moment> {
         let timeouts = &self.policy(configured).timeouts;

@@ -13,6 +13,7 @@ use super::call::{AwaitedHints, Call, Owner, SentOver, State};
 use super::outbox::Out;
 use super::retry_budget::Incident;
 use crate::cx::Cx;
+use crate::defaults;
 use crate::dispatch::ClientEvent;
 use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
@@ -49,6 +50,7 @@ impl Upstream {
             self.order_by_client();
         }
         let mut index = 0;
+        let least = self.least_time_left(cx.now);
         let mut counts = self.counts_by_tool();
         while let Some(key) = self.calls.waiting_at(index) {
             let has_slot = self.has_slot();
@@ -73,7 +75,8 @@ impl Upstream {
             let is_held = call.is_some_and(|call| self.waits_for_restore(&call.request) || is_crossing(call));
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
-            if is_time && may_go && !is_held && is_admitted {
+            let has_time = call.is_none_or(|call| call.has_time(least, &self.config));
+            if is_time && may_go && !is_held && is_admitted && has_time {
                 if let Some(tool) = call.and_then(|call| call.limited_tool.clone()) {
                     *counts.entry(tool).or_default() += 1;
                 }
@@ -85,6 +88,15 @@ impl Upstream {
         if let Some(at) = self.next_slot_of_tools(cx.now) {
             self.watch_gate_at(at, cx);
         }
+    }
+
+    /// While few calls are admitted, a call without time for its answer gives its place to one that has it. Otherwise
+    /// each call would be sent at the end of its time, and none would be answered. Returns the time until which a call
+    /// must be able to wait for its answer, if one of them is.
+    fn least_time_left(&self, now: Moment) -> Option<Moment> {
+        let least = now + defaults::TIME_FOR_ANSWER;
+        let any_has_time = || self.calls.waiting().any(|(_, call)| call.has_time(Some(least), &self.config));
+        (self.gate.is_gradual() && any_has_time()).then_some(least)
     }
 
     pub(super) fn enqueue(&mut self, key: Key) {

@@ -197,6 +197,11 @@ impl Gate {
         self.admission = None;
     }
 
+    /// Returns whether calls are admitted gradually.
+    pub fn is_gradual(&self) -> bool {
+        self.admission.is_some()
+    }
+
     /// Records an answer of the probe: more calls are admitted.
     pub fn note_probe_answer(&mut self) {
         if let Some(admission) = &mut self.admission {

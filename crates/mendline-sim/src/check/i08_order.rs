@@ -3,7 +3,7 @@
 //! Every message of a server carries a stamp (child and line). At its client the stamps must increase. Over HTTP
 //! several streams are concurrent, so the order is that in which the engine received the messages, except for errors
 //! about a session: they wait for a ping, and nothing waits for them. Notifications that were written and not delivered
-//! must be matched by reported drops, unless the client disconnected or they were in transit when the world ended.
+//! must be matched by reported drops, unless no client was connected or they were in transit when the world ended.
 //! Reports of changed lists are collected, so they come once, at any time, or not at all: see I19. In the other direction, a server records a violation for a message out of order: a call before the handshake is
 //! complete, a repeated id, a cancellation of an unknown request, an answer to an unknown request. The progress of one
 //! request only increases, including progress that Mendline reports.
@@ -31,6 +31,8 @@ pub(super) struct Order {
     delivered: BTreeMap<(usize, Stamp), u64>,
     last_delivered: BTreeMap<ClientId, u64>,
     notices: Vec<Notices>,
+    /// The number of connected clients by server. Without one, notifications have no recipient.
+    connected: Vec<u64>,
     /// Reports of changed lists, which are collected and may be passed on later, but once.
     list_changes: BTreeSet<(ClientId, Stamp)>,
     upstream_of: BTreeMap<ClientId, usize>,
@@ -45,6 +47,7 @@ impl Order {
             delivered: BTreeMap::new(),
             last_delivered: BTreeMap::new(),
             notices: vec![Notices::default(); upstreams],
+            connected: vec![0; upstreams],
             list_changes: BTreeSet::new(),
             upstream_of: BTreeMap::new(),
             progress: BTreeMap::new(),
@@ -98,7 +101,14 @@ impl Check for Order {
                 self.delivered.entry((*upstream, *stamp)).or_insert(index);
             }
             Fact::NoticeWritten { is_list_change: true, .. } => {}
+            Fact::NoticeWritten { by, .. } if self.connected[by.upstream()] == 0 => {}
             Fact::NoticeWritten { by, .. } => self.notices[by.upstream()].written += 1,
+            Fact::ClientConnected(upstream) => self.connected[*upstream] += 1,
+            Fact::ClientLeft(client) => {
+                if let Some(upstream) = self.upstream_of.get(client) {
+                    self.connected[*upstream] = self.connected[*upstream].saturating_sub(1);
+                }
+            }
             Fact::Emitted(event) => {
                 if let (Some(upstream), EventKind::Dropped(_)) = (event.upstream, &event.kind) {
                     self.notices[upstream].dropped += 1;
