@@ -9,7 +9,6 @@
 //! variables whose names suggest a credential are part of it.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use mendline_core::Secret;
 use ring::hmac;
@@ -29,9 +28,9 @@ impl Identity {
     ) -> Identity {
         let mut identity = Identity { parts: Vec::new(), secrets: Vec::new() };
         identity.part(b"child");
-        identity.part(directory.map_or(b"", |path| path.as_os_str().as_bytes()));
+        identity.part(directory.map_or(b"", |path| path.as_os_str().as_encoded_bytes()));
         for word in command {
-            identity.part(word.as_ref().as_bytes());
+            identity.part(word.as_ref().as_encoded_bytes());
         }
         identity
     }
