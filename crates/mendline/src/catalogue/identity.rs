@@ -79,7 +79,7 @@ impl Identity {
 }
 
 /// Returns whether the name of a variable suggests a credential or an account.
-pub fn is_credential(name: &str) -> bool {
+pub(crate) fn is_credential(name: &str) -> bool {
     const ENDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD"];
     const WORDS: [&str; 8] = ["PASS", "AUTH", "CREDENTIAL", "CREDENTIALS", "PAT", "ACCOUNT", "PROFILE", "TENANT"];
     let name = name.to_ascii_uppercase();

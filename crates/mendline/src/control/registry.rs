@@ -20,7 +20,7 @@ use crate::os::processes::is_gone;
 
 /// The time that all processes together have to respond. One response takes milliseconds, but the machine may be under
 /// load.
-pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The limit of open connections, so that file descriptors do not run out.
 const CONCURRENT_QUERIES: usize = 200;

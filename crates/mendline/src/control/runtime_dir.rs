@@ -79,7 +79,7 @@ impl fmt::Display for NoneUsable {
 impl std::error::Error for NoneUsable {}
 
 /// Returns the first candidate that exists or can be created and passes [`verify`], or the errors of all of them.
-pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, NoneUsable> {
+pub(super) fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, NoneUsable> {
     let mut errors = Vec::new();
     for directory in candidates {
         match create(directory).map_err(NotPrivate::Io).and_then(|()| verify(directory)) {

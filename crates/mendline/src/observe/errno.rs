@@ -42,7 +42,7 @@ impl SystemError {
     }
 
     /// Returns the first error that a text mentions.
-    pub fn find_in(text: &str) -> Option<SystemError> {
+    pub(crate) fn find_in(text: &str) -> Option<SystemError> {
         let lower = text.to_ascii_lowercase();
         let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|prefix| {
             let rest = &lower[lower.find(prefix)? + prefix.len()..];

@@ -78,7 +78,7 @@ impl Guard {
     }
 
     /// Restarts the guard if it has exited and sends it every group. Called before each start of a child.
-    pub fn ensure_running(&mut self) -> io::Result<()> {
+    pub(super) fn ensure_running(&mut self) -> io::Result<()> {
         if self.process.try_wait()?.is_none() {
             return Ok(());
         }
