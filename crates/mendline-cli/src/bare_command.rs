@@ -5,11 +5,11 @@
 //! Everything from that name on belongs to the command.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command, CommandFactory, Parser};
+use mendline::os::files;
 
 use crate::cli::{self, Cli};
 use crate::named::{locate, read};
@@ -105,8 +105,7 @@ fn configured_in(name: &OsStr) -> Option<PathBuf> {
 
 /// Returns whether a shell would find a program of this name.
 fn is_program(name: &OsStr) -> bool {
-    let is_executable =
-        |path: &Path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    let is_executable = |path: &Path| path.metadata().is_ok_and(|found| files::is_program(&found));
     if name.to_string_lossy().contains('/') {
         return is_executable(Path::new(name));
     }

@@ -13,9 +13,12 @@ use std::time::Duration;
 use mendline::decisions::port::Change;
 use mendline::decisions::{Input, UpstreamId};
 use mendline::observe::log::{LogHandle, LogLevel};
+use mendline::os::{
+    self,
+    signals::{Received, survive_file_size_limit},
+};
 use mendline::os_events::network::Network;
 use mendline::os_events::sleep::Sleep;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::reload::{Reload, ReloadTarget};
 
@@ -188,37 +191,22 @@ enum Trigger {
 }
 
 /// The handled signals.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-    reconnect: Signal,
-    resumed: Signal,
-}
+struct Signals(os::signals::Signals);
 
 impl Signals {
     fn listen() -> std::io::Result<Signals> {
-        // A limit on the size of files must not end the process through a log: with a handler for SIGXFSZ, only the
-        // write fails.
-        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-            reconnect: signal(SignalKind::user_defined1())?,
-            // A process that receives SIGCONT was stopped for an unknown time.
-            resumed: signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
-        })
+        // A limit on the size of files must not end the process through a log.
+        survive_file_size_limit()?;
+        let handled = [Received::Terminate, Received::Interrupt, Received::HangUp, Received::User, Received::Continued];
+        os::signals::Signals::listen(&handled).map(Signals)
     }
 
     async fn next(&mut self) -> Trigger {
-        tokio::select! {
-            Some(()) = self.terminate.recv() => Trigger::Input(ExternalInput::Stop),
-            Some(()) = self.interrupt.recv() => Trigger::Input(ExternalInput::Stop),
-            Some(()) = self.reconnect.recv() => Trigger::Input(ExternalInput::Reconnect),
-            Some(()) = self.resumed.recv() => Trigger::Input(ExternalInput::SystemResumed),
-            Some(()) = self.hang_up.recv() => Trigger::Reload,
-            else => pending().await,
+        match self.0.next().await {
+            Received::User => Trigger::Input(ExternalInput::Reconnect),
+            Received::Continued => Trigger::Input(ExternalInput::SystemResumed),
+            Received::HangUp => Trigger::Reload,
+            _ => Trigger::Input(ExternalInput::Stop),
         }
     }
 }

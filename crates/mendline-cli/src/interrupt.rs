@@ -1,14 +1,11 @@
 //! Ctrl-C in commands that wait for a server.
 
-use tokio::signal::unix::{SignalKind, signal};
+use mendline::os::signals::{Received, Signals};
 
 /// Completes at SIGINT (Ctrl-C) or SIGTERM.
 pub(crate) async fn signalled() {
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        },
+    match Signals::listen(&[Received::Interrupt, Received::Terminate]) {
+        Ok(mut signals) => drop(signals.next().await),
         Err(_) => drop(tokio::signal::ctrl_c().await),
     }
 }

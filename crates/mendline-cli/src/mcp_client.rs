@@ -19,6 +19,7 @@ use mendline::decisions::port::Ending;
 use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId, defaults};
 use mendline::driver::{Client, Driver, Host, Observer};
 use mendline::observe::redact::Redactor;
+use mendline::os::processes::OWN_PROGRAM;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
 use mendline::transport::remote::Remote;
@@ -96,7 +97,7 @@ impl McpClient {
         let observer = (events.clone(), observer);
         let driver = match endpoint {
             Endpoint::Child(command) => {
-                let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
+                let guard = Guard::start(OWN_PROGRAM, vec![GUARD.into()]).ok();
                 drive(config, limits, Children::new(vec![command], guard), theirs, receiver, observer, redactor.clone())
             }
             Endpoint::Remote(address) => {

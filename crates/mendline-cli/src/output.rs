@@ -20,13 +20,11 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
 use mendline::observe::escaped::{EscapedJson, is_harmless};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::{Errno, retry_on_intr};
+use mendline::os::output::{write_to_stderr, write_to_stdout};
 
 use crate::cli::NEGATIVE;
 
@@ -53,17 +51,17 @@ macro_rules! eprintln {
 }
 
 /// The first failure of a write to stdout. Nothing is written after it.
-static FAILURE: OnceLock<Errno> = OnceLock::new();
+static FAILURE: OnceLock<io::Error> = OnceLock::new();
 
 /// Stdout without a buffer. It remembers the first failure for [`finish`].
 pub(crate) struct Stdout;
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(errno) = FAILURE.get() {
-            return Err((*errno).into());
+        if let Some(error) = FAILURE.get() {
+            return Err(copied(error));
         }
-        write_some(rustix::stdio::stdout(), bytes).map_err(|errno| (*FAILURE.get_or_init(|| errno)).into())
+        write_to_stdout(bytes).map_err(|error| copied(FAILURE.get_or_init(|| error)))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -76,21 +74,11 @@ struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        write_some(rustix::stdio::stderr(), bytes).map_err(io::Error::from)
+        write_to_stderr(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-fn write_some(to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
-    loop {
-        match retry_on_intr(|| rustix::io::write(to, bytes)) {
-            // Another process that shares the descriptor has made it non-blocking.
-            Err(Errno::AGAIN) => retry_on_intr(|| poll(&mut [PollFd::new(&to, PollFlags::OUT)], None)).map(drop)?,
-            written => return written,
-        }
     }
 }
 
@@ -119,15 +107,19 @@ pub(crate) fn has_failed() -> bool {
     FAILURE.get().is_some()
 }
 
-fn is_end_of_reading(errno: Errno) -> bool {
-    matches!(errno, Errno::PIPE | Errno::CONNRESET)
+fn copied(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}
+
+fn is_end_of_reading(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Reports a failed write, and returns the exit code of the process for that of its command.
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
     match FAILURE.get() {
-        Some(errno) if !is_end_of_reading(*errno) => {
-            eprintln!("error: cannot write to stdout: {}", reason(*errno));
+        Some(error) if !is_end_of_reading(error) => {
+            eprintln!("error: cannot write to stdout: {}", reason(error));
             if code == ExitCode::SUCCESS { ExitCode::from(NEGATIVE) } else { code }
         }
         _ => code,
@@ -168,8 +160,8 @@ fn own_sequence(text: &str) -> usize {
 }
 
 /// Returns the message of the system for an error, without its number.
-fn reason(errno: Errno) -> String {
-    let words = errno.to_string();
+fn reason(error: &io::Error) -> String {
+    let words = error.to_string();
     words.split(" (os error").next().unwrap_or(&words).to_owned()
 }
 
@@ -190,24 +182,7 @@ mod tests {
 
     #[test]
     fn reason_has_no_number() {
-        assert_eq!(reason(Errno::NOSPC), "No space left on device");
-    }
-
-    #[test]
-    fn write_waits_for_a_full_non_blocking_pipe() {
-        let (reader, writer) = rustix::pipe::pipe().unwrap();
-        rustix::io::ioctl_fionbio(&writer, true).unwrap();
-        let filled = std::iter::from_fn(|| rustix::io::write(&writer, &[b'x'; 4096]).ok()).sum::<usize>();
-        let drained = std::thread::spawn(move || {
-            let mut read = 0;
-            let mut bytes = vec![0; 4096];
-            while let Ok(count @ 1..) = rustix::io::read(&reader, &mut bytes) {
-                read += count;
-            }
-            read
-        });
-        let written = write_some(std::os::fd::AsFd::as_fd(&writer), b"last").unwrap();
-        drop(writer);
-        assert_eq!(drained.join().unwrap(), filled + written);
+        let full = io::Error::from(rustix::io::Errno::NOSPC);
+        assert_eq!(reason(&full), "No space left on device");
     }
 }

@@ -15,6 +15,7 @@ use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};
 use mendline::driver::{Client, Driver, Host};
 use mendline::frontend::stdio;
 use mendline::observe::log::{Log, LogLevel};
+use mendline::os::processes::OWN_PROGRAM;
 use mendline::state::state_directory;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
@@ -124,7 +125,7 @@ impl Bridge {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let ended = match endpoint {
             Endpoint::Child(command) => {
-                let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]);
+                let guard = Guard::start(OWN_PROGRAM, vec![GUARD.into()]);
                 if let Err(error) = &guard {
                     log.write(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
                 }

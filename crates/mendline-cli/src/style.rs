@@ -64,7 +64,7 @@ impl Style {
 /// Returns the number of columns of stdout: `COLUMNS`, else that of the terminal, else 80.
 pub(crate) fn width() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).filter(|columns| *columns > 0);
-    let seen = || rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let seen = || mendline::os::terminal::size(std::io::stdout()).map(|size| usize::from(size.columns));
     said.or_else(|| seen().filter(|columns| *columns > 0)).unwrap_or(80).max(40)
 }
 

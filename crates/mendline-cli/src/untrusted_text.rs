@@ -4,6 +4,7 @@
 //! escapes; only line ends and tabs pass where several lines are expected. A file or a pipe gets the original bytes.
 
 use mendline::observe::escaped::Escaped;
+use mendline::os::terminal;
 
 /// Escapes a text as one line.
 pub(crate) fn one_line(text: &str) -> String {
@@ -52,8 +53,8 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
 }
 
 /// Returns the width of the terminal, or 100.
-pub(crate) fn width(of: impl std::os::fd::AsFd) -> usize {
-    let columns = rustix::termios::tcgetwinsize(of).map_or(0, |size| usize::from(size.ws_col));
+pub(crate) fn width(of: impl terminal::OutputStream) -> usize {
+    let columns = terminal::size(of).map_or(0, |size| usize::from(size.columns));
     if columns < 20 { 100 } else { columns }
 }
 

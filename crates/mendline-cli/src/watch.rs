@@ -32,7 +32,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use mendline::os::terminal::{read_input, wait_for_input};
 
 use crate::cli::{NEGATIVE, USAGE};
 use crate::policy_flags::duration;
@@ -162,21 +162,16 @@ impl Watch {
 
     /// Returns the keys that arrive within a tick.
     fn wait_for_keys(&mut self) -> io::Result<Vec<keyboard::Key>> {
-        let stdin = rustix::stdio::stdin();
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        let tick = Timespec::try_from(TICK).unwrap_or_default();
-        match poll(&mut fds, Some(&tick)) {
-            Ok(0) => return Ok(self.keyboard.rest().into_iter().collect()),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
+        match wait_for_input(TICK) {
+            Ok(true) => {}
+            Ok(false) => return Ok(self.keyboard.rest().into_iter().collect()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Vec::new()),
+            Err(error) => return Err(error),
         }
         let mut bytes = [0; 1024];
-        match rustix::io::read(stdin, &mut bytes) {
-            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is closed")),
-            Ok(count) => Ok(self.keyboard.feed(&bytes[..count])),
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(Vec::new()),
-            Err(error) => Err(error.into()),
+        match read_input(&mut bytes)? {
+            None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is closed")),
+            Some(count) => Ok(self.keyboard.feed(&bytes[..count])),
         }
     }
 

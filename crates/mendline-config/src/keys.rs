@@ -71,7 +71,7 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, doc: &'stati
 }
 
 /// The top-level keys of Mendline's own file.
-pub const TOP: &[Key] = &[
+pub(crate) const TOP: &[Key] = &[
     key("$schema", Kind::Text, "", "The schema for editors: the output of `mendline schema`."),
     key("mcpServers", Kind::Each(SERVER), "", "The servers by name."),
     key("servers", Kind::Each(SERVER), "", "The servers by name, in VS Code."),
@@ -85,7 +85,7 @@ pub const TOP: &[Key] = &[
 ];
 
 /// The name of the server table in Codex.
-pub const CODEX_SERVERS: &str = "mcp_servers";
+pub(crate) const CODEX_SERVERS: &str = "mcp_servers";
 
 /// The keys under `mendline`.
 pub const MENDLINE: &[Key] = &[
@@ -213,10 +213,10 @@ const SANDBOX: &str = "Mendline starts servers without a sandbox";
 /// The reason why a key for the gateway is not supported.
 const GATEWAY: &str = "it is for the gateway, which this version does not have; remove it";
 /// The advice for keys about authentication.
-pub const LOGIN: &str = "Mendline does not log in yet; write `headers` with ${VAR}";
+pub(crate) const LOGIN: &str = "Mendline does not log in yet; write `headers` with ${VAR}";
 
 /// The policies, which may also be defaults for all servers.
-pub const POLICIES: &[Key] = &[
+pub(crate) const POLICIES: &[Key] = &[
     AUTO_RECONNECT,
     TIMEOUTS,
     RETRY,
@@ -326,7 +326,7 @@ const LIMITS_KEYS: &[Key] = &[
 ];
 
 /// The keys of a tool.
-pub const TOOL: &[Key] = &[
+pub(crate) const TOOL: &[Key] = &[
     key("effect", Kind::Choice(&["read", "idempotent", "unsafe"]), "the hints of the server", "The effect of a call."),
     key("timeout", Kind::Duration(MILLISECOND), "`timeouts.call`", "Timeout of its calls."),
     key("limits", Kind::Block(TOOL_LIMITS_KEYS), "", "Limits of its calls, within those of the server."),

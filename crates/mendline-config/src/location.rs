@@ -6,6 +6,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use mendline::os::directories;
+use mendline::os::files::is_readable_by_others;
+
 use crate::file::Source;
 use crate::finding::Finding;
 use crate::lower::Server;
@@ -65,18 +68,7 @@ pub fn find(named: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -
 
 /// Returns the configuration directory of the user, by the conventions of the operating system.
 fn directory(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = if cfg!(windows) {
-        absolute("APPDATA")
-    } else if let Some(base) = absolute("XDG_CONFIG_HOME") {
-        // An explicit setting applies on every system.
-        Some(base)
-    } else if cfg!(target_os = "macos") {
-        absolute("HOME").map(|home| home.join("Library/Application Support"))
-    } else {
-        absolute("HOME").map(|home| home.join(".config"))
-    };
-    base.map(|base| base.join("mendline"))
+    directories::configuration(variable).map(|base| base.join("mendline"))
 }
 
 /// Returns the workspace of an editor file: `.vscode/mcp.json` and `.cursor/mcp.json` are one level below it.
@@ -92,10 +84,8 @@ pub(crate) fn workspace(path: &Path) -> Option<PathBuf> {
 
 /// Returns a warning if other users can read secrets in the file.
 pub(crate) fn permission_warning(source: &Source, servers: &[Server]) -> Option<Finding> {
-    use std::os::unix::fs::PermissionsExt;
     let secrets: usize = servers.iter().map(|server| server.literal_secrets).sum();
-    let mode = std::fs::metadata(source.path()).ok()?.permissions().mode();
-    let readable = secrets > 0 && mode & 0o044 != 0;
+    let readable = secrets > 0 && is_readable_by_others(&std::fs::metadata(source.path()).ok()?);
     readable.then(|| {
         let what = "others on this machine can read this file, and it holds what look like secrets";
         let mut finding = Finding::warning(0..0, what)

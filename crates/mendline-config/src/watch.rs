@@ -7,6 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use mendline::os::files::identity;
+
 /// The metadata that a poll compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
@@ -65,9 +67,8 @@ impl Watch {
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
-    use std::os::unix::fs::MetadataExt;
     let seen = std::fs::metadata(path).ok()?;
-    Some(Stamp { modified: seen.modified().ok(), length: seen.len(), file: (seen.dev(), seen.ino()) })
+    Some(Stamp { modified: seen.modified().ok(), length: seen.len(), file: identity(&seen) })
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ use crate::observe::log::{LogHandle, LogLevel};
 use crate::observe::redact::Redactor;
 pub use crate::state::state_directory;
 use file::{File, Found};
-pub use identity::{Identity, is_credential};
+pub use identity::Identity;
+pub(crate) use identity::is_credential;
 pub use store::DiskStore;
 use store::Writer;
 

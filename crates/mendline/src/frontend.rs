@@ -2,4 +2,4 @@
 //!
 //! [`stdio`] serves one client on the stdin and stdout of this process.
 
-pub mod stdio;
+pub use crate::os::stdio;

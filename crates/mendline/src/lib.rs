@@ -3,8 +3,8 @@
 //! The engine in `mendline-core` takes every decision; this crate carries them out. [`driver`] connects one engine to
 //! its I/O. [`frontend`] is the client side, [`transport`] the server side. [`os_events`] watches for sleep and network
 //! changes. [`observe`] writes logs. [`catalogue`] caches handshakes and lists on disk, in the directory that [`state`]
-//! finds. [`control`] serves status and commands to the user who runs the process. Code that depends on the operating
-//! system is in the last six modules, so that tests run the real driver over streams in memory.
+//! finds. [`control`] serves status and commands to the user who runs the process. [`os`] is the only module that names
+//! an operating system.
 
 mod background;
 pub mod catalogue;
@@ -12,8 +12,8 @@ pub mod control;
 pub mod driver;
 pub mod frontend;
 pub mod observe;
+pub mod os;
 pub mod os_events;
-mod raw;
 pub mod state;
 pub mod transport;
 

@@ -4,54 +4,24 @@
 //! that no other user can write to it.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use crate::os::directories;
+use crate::os::files::{check_owner, create_private_directories};
 
 /// Returns the user's state directory as the environment defines it.
 pub fn state_directory(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    path("MENDLINE_STATE_DIR")
-        .or_else(|| Some(path("XDG_STATE_HOME")?.join("mendline")))
-        .or_else(|| Some(path("HOME")?.join(".local/state/mendline")))
+    let named = variable("MENDLINE_STATE_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    named.or_else(|| directories::state(variable))
 }
 
 /// Creates a directory that only this user may access, or checks that no other user can write to an existing one.
 pub(crate) fn own_folder(path: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    create_private_directories(path)?;
     let metadata = fs::metadata(path)?;
     check_owner(&metadata).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))
-}
-
-/// An error: another user can write to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotOwn {
-    OtherOwner,
-    WritableByOthers,
-}
-
-impl fmt::Display for NotOwn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NotOwn::OtherOwner => "it belongs to another user",
-            NotOwn::WritableByOthers => "other users can write to it",
-        })
-    }
-}
-
-impl std::error::Error for NotOwn {}
-
-/// Checks that only this user can write to a file.
-pub(crate) fn check_owner(metadata: &fs::Metadata) -> Result<(), NotOwn> {
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
-        Err(NotOwn::OtherOwner)
-    } else if metadata.permissions().mode() & 0o022 != 0 {
-        Err(NotOwn::WritableByOthers)
-    } else {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

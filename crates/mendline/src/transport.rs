@@ -1,15 +1,13 @@
 //! Transports to upstreams.
 //!
-//! [`child`] runs a server as a child process. [`guard`] ends such a process when Mendline dies. `group` signals a
-//! process group. [`http`] talks to a server over HTTP, and [`remote`] offers it to the driver. [`next`] holds the next
-//! command or target until the engine applies it. The first three are Unix only, and so are the socket options in
-//! `http/dial.rs`. A port to another system replaces these files and `crate::raw`.
+//! [`child`] runs a server as a child process. [`guard`] ends such a process when Mendline dies. [`http`] talks to a
+//! server over HTTP, and [`remote`] offers it to the driver. [`next`] holds the next command or target until the engine
+//! applies it.
 
 pub mod child;
-mod group;
-pub mod guard;
 pub mod http;
 pub mod next;
 pub mod remote;
 
-pub use crate::raw::ignore_termination_signals;
+pub use crate::os::guard;
+pub use crate::os::processes::ignore_termination_signals;

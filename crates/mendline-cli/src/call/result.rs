@@ -3,14 +3,13 @@
 //! A server with structured output sends it twice: as data and in a text block. Only the text is shown, so that a pipe
 //! gets one document; `--json` has both. Structured content without a text is shown as JSON. The server controls nothing of a file's name but its extension, by the MIME type, and no file is overwritten.
 
-use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mendline::decisions::words::FAILURE_KEY;
+use mendline::os::files::{create_private_directories, new_private_file};
 use mendline_config::Name;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -153,10 +152,10 @@ impl Renderer<'_> {
 
 /// Writes a new file that only this user can read.
 fn save(directory: &Path, name: &str, extension: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    create_private_directories(directory)?;
     for number in 1..=NAMES {
         let path = directory.join(format!("{name}-{number}.{extension}"));
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
+        match new_private_file().write(true).open(&path) {
             Ok(mut file) => return file.write_all(bytes).map(|()| path),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),

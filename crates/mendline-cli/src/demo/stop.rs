@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use mendline::os::signals::{Received, Signals};
 
 /// Interval at which waiting code polls the flag.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -27,18 +27,14 @@ pub(super) fn ask() {
 /// Listens for SIGINT, SIGTERM and SIGHUP from now on.
 pub(super) fn listen() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut interrupt, mut terminate, mut hang_up) = {
+    let mut signals = {
         let _within = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+        Signals::listen(&[Received::Interrupt, Received::Terminate, Received::HangUp])?
     };
     thread::spawn(move || {
         runtime.block_on(async {
             loop {
-                tokio::select! {
-                    _ = interrupt.recv() => {}
-                    _ = terminate.recv() => {}
-                    _ = hang_up.recv() => {}
-                }
+                signals.next().await;
                 if is_wanted() {
                     std::process::exit(super::STOPPED.into());
                 }

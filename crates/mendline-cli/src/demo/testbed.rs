@@ -4,14 +4,14 @@
 //! is removed at the end.
 
 use std::io::{BufRead, BufReader, Error, Result};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use mendline::os::files::create_private_directory;
+use mendline::os::processes::kill;
 
 use super::client::Target;
 use super::fault::{Fault, Transport};
@@ -53,7 +53,7 @@ impl Workspace {
         let program = std::env::current_exe()?;
         let folder =
             std::env::temp_dir().join(format!("mendline-demo-{}-{:08x}", std::process::id(), fastrand::u32(..)));
-        std::fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        create_private_directory(&folder)?;
         Ok(Workspace { folder, program })
     }
 
@@ -227,7 +227,7 @@ impl Drop for HttpServer {
 fn kill_child(ledger: &Path) -> bool {
     let text = read(ledger);
     let pid = text.lines().rev().find_map(|line| line.strip_prefix("start ")?.parse().ok());
-    pid.and_then(Pid::from_raw).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    pid.is_some_and(kill)
 }
 
 fn read(ledger: &Path) -> String {

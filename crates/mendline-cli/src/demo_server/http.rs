@@ -15,12 +15,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use mendline::os::processes::crash;
 use request::Request;
 use serde_json::{Value, json};
 
 use super::faults::{ServerFault, ServerFaults};
 use super::ledger::Ledger;
-use super::server::{die, initialize_result};
+use super::server::initialize_result;
 use super::{LONGEST_LIFE, tools};
 
 /// Duration of an overload, also sent as `Retry-After`.
@@ -180,7 +181,7 @@ impl HttpServer {
     fn call(&self, number: usize, id: &Value, params: &Value, mut out: &TcpStream) -> std::io::Result<After> {
         let now = |fault: fn(usize) -> ServerFault| self.faults.has(&fault(number));
         if now(ServerFault::DieBefore) {
-            die();
+            crash();
         }
         let tool = params["name"].as_str().unwrap_or_default();
         let arguments = &params["arguments"];
@@ -191,7 +192,7 @@ impl HttpServer {
         };
         self.ledger.executed(tool, key);
         if now(ServerFault::DieAfter) {
-            die();
+            crash();
         }
         if now(ServerFault::Stall) {
             self.ledger.note("hit");

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
+use mendline::os::output::close_stdout;
+use mendline::os::processes::crash;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -92,7 +94,7 @@ impl Server {
             eprintln!("demo-server: call {number}, line {line} of a flood on stderr");
         }
         if now(ServerFault::DieBefore) {
-            die();
+            crash();
         }
         let arguments = &params["arguments"];
         let key = arguments["key"].as_str().unwrap_or("-").to_owned();
@@ -102,12 +104,12 @@ impl Server {
         };
         self.ledger.executed(&tool, &key);
         if now(ServerFault::DieAfter) {
-            die();
+            crash();
         }
         if now(ServerFault::PartialLine) {
             self.ledger.note("hit");
             write_text(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"ty"#));
-            die();
+            crash();
         }
         if now(ServerFault::CloseStdout) {
             close_stdout();
@@ -198,17 +200,4 @@ fn write_line(text: &str) {
 fn write_text(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-}
-
-/// Ends like a crash: at once, without flushing anything.
-pub(super) fn die() -> ! {
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-    std::process::abort()
-}
-
-/// Replaces stdout by /dev/null, which closes the pipe.
-fn close_stdout() {
-    if let Ok(nothing) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
-        let _ = rustix::stdio::dup2_stdout(&nothing);
-    }
 }

@@ -3,13 +3,12 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use mendline::decisions::defaults;
 use mendline::decisions::reason::Reason;
+use mendline::os::files::can_execute;
 use mendline::transport::child::ChildCommand;
-use rustix::fs::{Access, access};
 
 use super::Limits;
 use super::protocol::{self, Handshake, Pace};
@@ -152,7 +151,7 @@ fn find(command: &ChildCommand) -> Step {
         return Step::failed(LAYER, format!("its directory {} does not exist", directory.display()))
             .advice("Create it, or change `cwd` in the configuration file");
     }
-    let found = if command.program.as_bytes().contains(&b'/') {
+    let found = if command.program.as_encoded_bytes().contains(&b'/') {
         let path =
             command.directory.as_ref().map_or_else(|| PathBuf::from(&command.program), |it| it.join(&command.program));
         if path.exists() { Found::At(path) } else { Found::Nowhere }
@@ -171,7 +170,7 @@ fn find(command: &ChildCommand) -> Step {
     if path.is_dir() {
         return Step::failed(LAYER, format!("{} is a directory", path.display())).advice("Name the program in it");
     }
-    if access(&path, Access::EXEC_OK).is_err() {
+    if !can_execute(&path) {
         return not_executable(&shown, &path);
     }
     if let Some(interpreter) = missing_interpreter(&path, &search_path(command)) {
@@ -208,7 +207,7 @@ fn on_path(program: &OsStr, path: &OsStr) -> Found {
         if !candidate.is_file() {
             continue;
         }
-        if access(&candidate, Access::EXEC_OK).is_ok() {
+        if can_execute(&candidate) {
             return Found::At(candidate);
         }
         best = Found::NotExecutable(candidate);

@@ -1,10 +1,10 @@
 //! Findings about this machine: proxies, and the directories of Mendline.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use mendline::control::runtime_dir;
+use mendline::os::control_socket::is_dead;
+use mendline::os::files::{Exposure, can_write, exposure, is_socket};
 use mendline::state::state_directory;
 use mendline::transport::http::ProxyRules;
 
@@ -100,21 +100,25 @@ fn directory(layer: &'static str, candidates: &[PathBuf]) -> Step {
 fn directory_problem(layer: &'static str, place: &Path) -> Option<Step> {
     let facts = place.symlink_metadata().ok()?;
     let shown = place.display();
-    let step = if !facts.is_dir() {
-        let step = Step::failed(layer, format!("{shown} is in the way: it is not a directory"));
-        step.advice(format!("Look at it, and remove it if it is not needed: ls -l {shown}"))
-    } else if facts.uid() != rustix::process::geteuid().as_raw() {
-        let step = Step::failed(layer, format!("{shown} belongs to another user ({})", facts.uid()));
-        step.advice(
-            "Mendline does not trust it. It may have been made with sudo: give it back with chown, or remove it",
-        )
-    } else if facts.mode() & 0o077 != 0 {
-        let step = Step::warning(layer, format!("other users can read {shown} (mode {:03o})", facts.mode() & 0o777));
-        step.advice(format!("chmod 700 {shown}"))
-    } else if rustix::fs::access(place, rustix::fs::Access::WRITE_OK).is_err() {
-        Step::warning(layer, format!("{shown} cannot be written to")).advice("Nothing is kept between runs")
-    } else {
-        return None;
+    let step = match exposure(&facts) {
+        _ if !facts.is_dir() => {
+            let step = Step::failed(layer, format!("{shown} is in the way: it is not a directory"));
+            step.advice(format!("Look at it, and remove it if it is not needed: ls -l {shown}"))
+        }
+        Some(Exposure::OtherOwner { uid }) => {
+            let step = Step::failed(layer, format!("{shown} belongs to another user ({uid})"));
+            step.advice(
+                "Mendline does not trust it. It may have been made with sudo: give it back with chown, or remove it",
+            )
+        }
+        Some(Exposure::OpenToOthers { mode }) => {
+            let step = Step::warning(layer, format!("other users can read {shown} (mode {mode:03o})"));
+            step.advice(format!("chmod 700 {shown}"))
+        }
+        None if !can_write(place) => {
+            Step::warning(layer, format!("{shown} cannot be written to")).advice("Nothing is kept between runs")
+        }
+        None => return None,
     };
     Some(step.fact("path", place.to_string_lossy().into_owned()))
 }
@@ -122,12 +126,8 @@ fn directory_problem(layer: &'static str, place: &Path) -> Option<Step> {
 /// Counts the sockets without a listener.
 fn dead_sockets(place: &Path) -> usize {
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten().take(1_000);
-    let sockets = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_socket()));
-    sockets
-        .filter(|entry| {
-            UnixStream::connect(entry.path()).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
-        })
-        .count()
+    let sockets = entries.filter(|entry| entry.file_type().is_ok_and(is_socket));
+    sockets.filter(|entry| is_dead(&entry.path())).count()
 }
 
 #[cfg(test)]

@@ -3,11 +3,10 @@
 //! A running server is asked first. A second copy of a command would say nothing about the first one, and may disturb it:
 //! many servers hold a port, a database or a browser that only one process can have.
 
-use std::fs;
-
 use mendline::control::Registry;
 use mendline::control::snapshot::{BreakerState, Server, StateKind};
 use mendline::control::words::span_ms;
+use mendline::os::processes::{self, State};
 
 use super::report::Section;
 use super::step::Step;
@@ -151,14 +150,12 @@ fn calls(server: &Server) -> String {
 
 /// Reports a process that exists but does not run.
 fn process(pid: u32) -> Option<Step> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
-    let step = match state {
-        'T' | 't' => Step::failed("process", format!("its process {pid} is stopped, so that it answers nothing"))
+    let step = match processes::state(pid)? {
+        State::Stopped => Step::failed("process", format!("its process {pid} is stopped, so that it answers nothing"))
             .advice(format!("`kill -CONT {pid}` lets it go on; a debugger or Ctrl-Z may have stopped it")),
-        'Z' | 'X' => Step::failed("process", format!("its process {pid} has ended"))
+        State::Ended => Step::failed("process", format!("its process {pid} has ended"))
             .advice("Mendline should start it again within a second; `mendline status` shows whether it does"),
-        _ => Step::ok("process", format!("its process {pid} is alive")),
+        State::Alive => Step::ok("process", format!("its process {pid} is alive")),
     };
     Some(step.fact("child", pid))
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use mendline::observe::files::{SUFFIX, WIRE_SUFFIX};
+use mendline::os::processes::runs_this_program;
 
 use super::when::Timestamp;
 use crate::target::ServerSelector;
@@ -42,9 +43,7 @@ impl Process {
 
     /// Returns the time until which it ran at least: a process that runs may write nothing for a long time.
     fn ran_until(&self) -> Timestamp {
-        let command = |process: &str| fs::read_to_string(format!("/proc/{process}/comm")).ok();
-        let is_running = command(&self.pid.to_string()).is_some_and(|name| Some(name) == command("self"));
-        if is_running { Timestamp::of_time(SystemTime::now()) } else { self.last() }
+        if runs_this_program(self.pid) { Timestamp::of_time(SystemTime::now()) } else { self.last() }
     }
 }
 

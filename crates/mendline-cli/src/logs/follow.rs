@@ -10,7 +10,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use mendline::os::output::stdout_is_abandoned;
+use mendline::os::signals::{Received, Signals};
 
 use super::Output;
 use super::filter::Filter;
@@ -40,30 +41,20 @@ pub(super) fn follow(
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut interrupted = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
-        let mut terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        let mut signals = Signals::listen(&[Received::Interrupt, Received::Terminate])?;
         let mut following = Follower::new(was);
         loop {
             following.look(was, server)?;
             following.show(filter, out)?;
-            if is_abandoned()? {
+            if stdout_is_abandoned()? {
                 return Ok(());
             }
             tokio::select! {
-                _ = interrupted.recv() => return Ok(()),
-                _ = terminated.recv() => return Ok(()),
+                _ = signals.next() => return Ok(()),
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     })
-}
-
-/// Returns whether the reader has closed. Without this check, only the next write would tell.
-fn is_abandoned() -> io::Result<bool> {
-    let stdout = rustix::stdio::stdout();
-    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
-    poll(&mut polled, Some(&Timespec::default()))?;
-    Ok(polled[0].revents().intersects(PollFlags::ERR | PollFlags::NVAL))
 }
 
 /// Read positions, and lines that are not printed yet.

@@ -1,12 +1,11 @@
 //! Memory of the servers' processes.
 //!
 //! A server is often a launcher with the real server below it, so the memory of its process group and of all
-//! descendants that left the group is added up. One pass over `/proc` serves all servers; without `/proc` the memory is
-//! unknown.
+//! descendants that left the group is added up. One pass over the process table serves all servers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
+use mendline::os::processes::{Process, table};
 use serde::Serialize;
 
 /// Memory of a server and of all processes that it has started.
@@ -17,14 +16,6 @@ pub(crate) struct Memory {
     pub(crate) bytes: u64,
     /// Number of processes.
     pub(crate) processes: u32,
-}
-
-/// A row of the process table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Process {
-    parent: u32,
-    group: u32,
-    pages: u64,
 }
 
 /// Returns the memory of the process groups that these children lead.
@@ -49,25 +40,8 @@ fn sum(child: u32, processes: &BTreeMap<u32, Process>) -> Option<Memory> {
         }
         belongs.extend(further);
     }
-    let pages: u64 = belongs.iter().filter_map(|pid| processes.get(pid)).map(|process| process.pages).sum();
-    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    Some(Memory { bytes: pages * page, processes: u32::try_from(belongs.len()).unwrap_or(u32::MAX) })
-}
-
-fn table() -> BTreeMap<u32, Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| Some((pid, parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?))).collect()
-}
-
-/// Parses a line of `/proc/PID/stat`. The name of the command is in parentheses and may contain anything.
-fn parse(stat: &str) -> Option<Process> {
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    Some(Process {
-        parent: fields.get(1)?.parse().ok()?,
-        group: fields.get(2)?.parse().ok()?,
-        pages: fields.get(21)?.parse().ok()?,
-    })
+    let bytes: u64 = belongs.iter().filter_map(|pid| processes.get(pid)).map(|process| process.bytes).sum();
+    Some(Memory { bytes, processes: u32::try_from(belongs.len()).unwrap_or(u32::MAX) })
 }
 
 #[cfg(test)]
@@ -75,15 +49,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stat_line_is_parsed_whatever_the_command_name() {
-        let line = "42 (a) b (c)) S 7 41 41 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 99 1000 250 1844";
-        assert_eq!(parse(line), Some(Process { parent: 7, group: 41, pages: 250 }));
-        assert_eq!(parse("42 (sh"), None);
-    }
-
-    #[test]
     fn group_and_descendants_are_counted_and_others_not() {
-        let process = |parent, group| Process { parent, group, pages: 1 };
+        let process = |parent, group| Process { parent, group, bytes: 1 };
         let processes = BTreeMap::from([
             (10, process(1, 10)),
             (11, process(10, 10)),

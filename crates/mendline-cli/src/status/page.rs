@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use mendline::control::snapshot::{BreakerState, Server, StateKind, TransportKind};
 use mendline::control::words::{Severity, span_ms, took_us};
+use mendline::os::terminal;
 
 use super::detail::detail;
 use super::memory::Memory;
@@ -25,10 +26,10 @@ const STATE: &str = "STATE";
 pub(super) fn width() -> usize {
     let of_terminal = || {
         let stdout = std::io::stdout();
-        stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()
+        stdout.is_terminal().then(|| terminal::size(&stdout)).flatten()
     };
     match of_terminal() {
-        Some(size) if size.ws_col > 0 => usize::from(size.ws_col),
+        Some(size) if size.columns > 0 => usize::from(size.columns),
         // A pipe gets everything.
         _ => usize::MAX,
     }

@@ -17,6 +17,7 @@ use mendline::decisions::words::Cause;
 use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, Quote as _, UpstreamConfig, UpstreamId};
 use mendline::driver::{At, Client, Driver, Host};
 use mendline::observe::redact::Redactor;
+use mendline::os::processes::OWN_PROGRAM;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
 use mendline::transport::remote::Remote;
@@ -104,7 +105,7 @@ async fn attempt(plan: Plan, within: Duration) -> Probed {
     let begun = Instant::now();
     let answer = match endpoint {
         Endpoint::Child(command) => {
-            let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
+            let guard = Guard::start(OWN_PROGRAM, vec![GUARD.into()]).ok();
             handshake(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
         }
         Endpoint::Remote(address) => match address.target() {

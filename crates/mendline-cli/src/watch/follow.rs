@@ -5,13 +5,11 @@
 //! stays bounded.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mendline::control::{EventStream, Level, Process, Registry, StreamItem};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::model::Update;
 
@@ -95,12 +93,7 @@ impl FollowedProcesses {
 
     /// Waits, and returns which processes have events.
     fn wait(&self, within: Duration) -> Vec<bool> {
-        let fds = self.followed.iter().map(|followed| followed.events.as_fd());
-        let mut fds: Vec<PollFd<'_>> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let within = Timespec::try_from(within).unwrap_or_default();
-        // An interruption counts as a timeout: the next wait finds the events.
-        let _ = poll(&mut fds, Some(&within));
-        fds.iter().map(|fd| !fd.revents().is_empty()).collect()
+        EventStream::wait_for_any(self.followed.iter().map(|followed| &followed.events), within)
     }
 
     /// Reads the events of the ready processes, each up to a limit.

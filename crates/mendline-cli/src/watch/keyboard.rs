@@ -4,6 +4,9 @@
 //! key Esc sends. So an ESC is the key only if nothing follows for a moment; the reader decides when that is
 //! ([`Keyboard::rest`]). Unknown sequences are skipped, however long they are. Pasted text comes between marks, so that
 //! it is not taken for commands.
+//!
+//! The events of crossterm 0.29 are not used. It takes a sequence that arrives in two pieces for Esc and letters, its
+//! `poll` does not return while a sequence is incomplete, and it loops for ever when the terminal has closed.
 
 /// A key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

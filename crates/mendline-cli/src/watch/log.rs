@@ -8,8 +8,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 
 use clap::CommandFactory;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal};
+use mendline::os::processes::terminate;
+use mendline::os::terminal::{read_input, wait_for_input};
 
 use super::signals::ReceivedSignal;
 use super::{LoopAction, TICK, Watch};
@@ -71,13 +71,10 @@ impl Watch {
         }
         write!(io::stdout(), "\nEnter returns to the live screen. ")?;
         io::stdout().flush()?;
-        let stdin = rustix::stdio::stdin();
-        let tick = Timespec::try_from(TICK).unwrap_or_default();
         loop {
-            let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-            if matches!(poll(&mut fds, Some(&tick)), Ok(1..)) {
+            if matches!(wait_for_input(TICK), Ok(true)) {
                 // A whole line: the terminal is in its normal mode.
-                let _ = rustix::io::read(stdin, &mut [0; 1024]);
+                let _ = read_input(&mut [0; 1024]);
                 return Ok(LoopAction::Continue);
             }
             match self.signals.try_recv() {
@@ -94,9 +91,7 @@ impl Watch {
 const INTERRUPTED: i32 = 130;
 
 fn end(child: &mut Child) {
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // The process may have ended already.
-        let _ = rustix::process::kill_process(pid, Signal::TERM);
-    }
+    // The process may have ended already.
+    terminate(child.id());
     let _ = child.wait();
 }

@@ -3,16 +3,16 @@
 //! A terminal in raw mode on its alternate screen is of no use to other programs. So it is restored on every way out:
 //! at the end, at a panic, and before the process stops. Its modes are restored exactly.
 
-use std::fs;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
+use mendline::os::output::write_to_stdout;
+use mendline::os::processes::has_shell;
+use mendline::os::terminal::{self, Modes};
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::{Position, Rect, Size};
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use rustix::process::Signal;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::model::Model;
 use super::paint::Paint;
@@ -27,7 +27,7 @@ const CLEAR: &[u8] = b"\x1b[0m\x1b[2J";
 const LEAVE: &[u8] = b"\x1b[?2004l\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// The modes of the terminal before the live screen, while it is open.
-static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+static BEFORE: Mutex<Option<Modes>> = Mutex::new(None);
 
 /// Returns the reason why a live screen is not possible.
 pub(crate) fn refusal() -> Option<&'static str> {
@@ -95,8 +95,8 @@ impl Drop for Screen {
 
 /// Returns the size of the terminal, or 80×24 if it is unknown.
 pub(crate) fn size() -> Size {
-    match tcgetwinsize(io::stdout()) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size { width: size.ws_col, height: size.ws_row },
+    match terminal::size(io::stdout()) {
+        Some(size) if size.columns > 0 && size.rows > 0 => Size { width: size.columns, height: size.rows },
         _ => Size { width: 80, height: 24 },
     }
 }
@@ -111,12 +111,9 @@ fn blank(size: Size) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
 }
 
 fn take() -> io::Result<()> {
-    let modes = tcgetattr(io::stdin())?;
-    let mut raw = modes.clone();
-    raw.make_raw();
+    let modes = Modes::read()?;
     // Stored before the change, so that a restore in between is harmless.
-    *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(modes);
-    tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+    BEFORE.lock().unwrap_or_else(PoisonError::into_inner).insert(modes).make_raw()?;
     let mut stdout = io::stdout().lock();
     stdout.write_all(ENTER)?;
     stdout.flush()
@@ -126,48 +123,14 @@ fn take() -> io::Result<()> {
 pub(crate) fn restore() {
     let Some(modes) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     // The modes come first, because a person may type as soon as the normal screen appears.
-    let _ = tcsetattr(io::stdin(), OptionalActions::Now, &modes);
+    modes.restore();
     // Not through the lock of stdout, which a panicking thread may hold.
-    let _ = rustix::io::write(io::stdout(), LEAVE);
+    let _ = write_to_stdout(LEAVE);
 }
 
 /// Stops the process group, as Ctrl-Z does in a shell. Returns false if there is no shell that could continue it.
 pub(crate) fn stop() -> bool {
-    if !has_shell() {
-        return false;
-    }
-    rustix::process::kill_current_process_group(Signal::STOP).is_ok()
-}
-
-/// Returns whether a process of our session is above our process group.
-fn has_shell() -> bool {
-    let Some(ours) = ProcessIds::of("self") else { return false };
-    let mut above = ours.parent;
-    while let Some(ids) = ProcessIds::of(&above.to_string()) {
-        if ids.group != ours.group {
-            return ids.session == ours.session;
-        }
-        above = ids.parent;
-    }
-    false
-}
-
-/// The ids of a process. A process outside of our container has the id zero, which the system calls of [rustix] cannot
-/// return.
-struct ProcessIds {
-    parent: u32,
-    group: u32,
-    session: u32,
-}
-
-impl ProcessIds {
-    fn of(process: &str) -> Option<ProcessIds> {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name of the command comes before, in parentheses, and may contain anything; then the state.
-        let mut numbers = stat.rsplit_once(')')?.1.split_whitespace().skip(1).map(str::parse);
-        let mut next = || numbers.next()?.ok();
-        Some(ProcessIds { parent: next()?, group: next()?, session: next()? })
-    }
+    has_shell() && terminal::stop_process_group()
 }
 
 #[cfg(test)]
@@ -177,7 +140,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    use rustix::termios::LocalModes;
+    use rustix::termios::{LocalModes, Termios, tcgetattr};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use mendline::os::signals::{Received, Signals};
 
 use super::screen::restore;
 
@@ -36,18 +36,18 @@ pub(crate) fn listen(sender: Sender<ReceivedSignal>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut signals = {
         let _inside = runtime.enter();
-        Signals::listen()?
+        Signals::listen(&HANDLED)?
     };
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         runtime.block_on(async {
             loop {
-                let signal = signals.next().await;
+                let signal = meaning(signals.next().await);
                 // At the end there may be no receiver.
                 let _ = sender.send(signal);
                 if signal == ReceivedSignal::Stop {
                     tokio::time::sleep(EXIT_TIMEOUT).await;
                     restore();
-                    std::process::exit(ENDED + SignalKind::terminate().as_raw_value());
+                    std::process::exit(ENDED + Received::Terminate.number());
                 }
             }
         });
@@ -55,36 +55,20 @@ pub(crate) fn listen(sender: Sender<ReceivedSignal>) -> io::Result<()> {
     Ok(())
 }
 
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    quit: Signal,
-    hang_up: Signal,
-    suspend: Signal,
-    resumed: Signal,
-}
+const HANDLED: [Received; 6] = [
+    Received::Interrupt,
+    Received::Terminate,
+    Received::Quit,
+    Received::HangUp,
+    Received::Suspend,
+    Received::Continued,
+];
 
-impl Signals {
-    fn listen() -> io::Result<Signals> {
-        let other = |which: rustix::process::Signal| signal(SignalKind::from_raw(which.as_raw()));
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            quit: signal(SignalKind::quit())?,
-            hang_up: signal(SignalKind::hangup())?,
-            suspend: other(rustix::process::Signal::TSTP)?,
-            resumed: other(rustix::process::Signal::CONT)?,
-        })
-    }
-
-    async fn next(&mut self) -> ReceivedSignal {
-        tokio::select! {
-            _ = self.interrupt.recv() => ReceivedSignal::Interrupt,
-            _ = self.terminate.recv() => ReceivedSignal::Stop,
-            _ = self.quit.recv() => ReceivedSignal::Stop,
-            _ = self.hang_up.recv() => ReceivedSignal::Stop,
-            _ = self.suspend.recv() => ReceivedSignal::Suspend,
-            _ = self.resumed.recv() => ReceivedSignal::Continued,
-        }
+fn meaning(signal: Received) -> ReceivedSignal {
+    match signal {
+        Received::Interrupt => ReceivedSignal::Interrupt,
+        Received::Suspend => ReceivedSignal::Suspend,
+        Received::Continued => ReceivedSignal::Continued,
+        Received::Terminate | Received::Quit | Received::HangUp | Received::User => ReceivedSignal::Stop,
     }
 }

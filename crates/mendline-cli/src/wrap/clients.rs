@@ -6,6 +6,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use mendline::os::directories;
+
 use super::document::Section;
 
 /// A supported client.
@@ -93,15 +95,9 @@ impl ClientDirectories {
     pub(crate) fn of_process() -> Result<ClientDirectories, String> {
         let variable =
             |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
-        let home = variable(if cfg!(windows) { "USERPROFILE" } else { "HOME" })
+        let home = variable(directories::HOME)
             .ok_or("there is no home directory: HOME is not set; name a file with --file")?;
-        let settings = if cfg!(target_os = "macos") {
-            home.join("Library/Application Support")
-        } else if cfg!(windows) {
-            variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
-        } else {
-            variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
-        };
+        let settings = directories::settings(&home, variable);
         let here = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
         let (claude, codex) = (variable("CLAUDE_CONFIG_DIR"), variable("CODEX_HOME"));
         Ok(ClientDirectories { home, settings, here, claude, codex })

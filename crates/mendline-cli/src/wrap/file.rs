@@ -9,19 +9,17 @@
 //! removed since. The number of backups is limited: an existing one with the same content is reused, and none is ever
 //! overwritten. `unwrap` lists them, and `unwrap --clean` deletes them.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use mendline::os::files::{Permissions, create_like, make_private};
 
 /// Maximum size of a client's file.
 const LARGEST: u64 = 32 << 20;
 
 /// Maximum number of backups of a file.
 const MOST_BACKUPS: u32 = 9;
-
-/// The mode for the owner alone.
-const PRIVATE: u32 = 0o600;
 
 /// A file that was read.
 pub(crate) struct Source {
@@ -63,7 +61,10 @@ impl Source {
             return Err("it is read-only".to_owned());
         }
         let fresh = Fresh::write(&self.real, text, &about)?;
-        backups(&self.real).iter().for_each(|backup| make_private(backup));
+        for backup in backups(&self.real) {
+            // Backups of an earlier version had the mode of their file. An error is ignored.
+            let _ = make_private(&backup);
+        }
         let (backup, is_new) = self.keep(&about)?;
         if fs::read(&self.real).ok().as_deref() != Some(self.text.as_bytes()) {
             if is_new {
@@ -79,7 +80,7 @@ impl Source {
     fn keep(&self, about: &Metadata) -> Result<(PathBuf, bool), String> {
         for number in 1..=MOST_BACKUPS {
             let path = backup_of(&self.real, number);
-            match create(&path, about, PRIVATE) {
+            match create_like(&path, about, Permissions::Private) {
                 Ok(mut file) => {
                     let written = file.write_all(self.text.as_bytes()).and_then(|()| file.sync_all());
                     written.map_err(|error| {
@@ -106,7 +107,7 @@ struct Fresh(PathBuf);
 impl Fresh {
     fn write(real: &Path, text: &str, about: &Metadata) -> Result<Fresh, String> {
         let path = beside(real, |name| format!(".{name}.mendline-{}-{:08x}", std::process::id(), fastrand::u32(..)));
-        let mut file = create(&path, about, about.mode() & 0o7777).map_err(|error| match error.kind() {
+        let mut file = create_like(&path, about, Permissions::Same).map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => "it belongs to another user, or its directory is read-only".to_owned(),
             _ => with_cause("no file can be made beside it", &error),
         })?;
@@ -150,29 +151,6 @@ fn backup_of(real: &Path, number: u32) -> PathBuf {
     beside(real, |name| format!("{name}.mendline-backup-{number}"))
 }
 
-/// Makes a backup of an earlier version, which had the mode of its file, readable by its owner alone. An error is
-/// ignored.
-fn make_private(backup: &Path) {
-    let _ = fs::set_permissions(backup, fs::Permissions::from_mode(PRIVATE));
-}
-
-/// Creates a file with this mode and the owner of another file. Before that, only its owner can read it.
-fn create(path: &Path, like: &Metadata, mode: u32) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)?;
-    let ready = || -> io::Result<()> {
-        let made = file.metadata()?;
-        if (made.uid(), made.gid()) != (like.uid(), like.gid()) {
-            std::os::unix::fs::fchown(&file, Some(like.uid()), Some(like.gid()))?;
-        }
-        file.set_permissions(fs::Permissions::from_mode(mode))
-    };
-    if let Err(error) = ready() {
-        let _ = fs::remove_file(path);
-        return Err(error);
-    }
-    Ok(file)
-}
-
 fn beside(path: &Path, name: impl Fn(&str) -> String) -> PathBuf {
     let own = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(name(&own))
@@ -184,6 +162,8 @@ fn with_cause(what: &str, error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     fn names(folder: &Path) -> Vec<String> {

@@ -1,10 +1,11 @@
 //! The documentation against the program. Strategy pages: `check` accepts every snippet, every flag and every key
 //! exists, and every quoted failure text can occur. Guide and README: every command runs with the output that they
-//! show, and every command is named.
+//! show, and every command is named. `ARCHITECTURE.md`: only one module names a platform.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
 mod console;
+mod platforms;
 mod security;
 
 use std::collections::BTreeSet;

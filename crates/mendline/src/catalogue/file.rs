@@ -13,9 +13,8 @@
 //! the disk, which can take seconds under load: a file that a power failure damages is rejected by its HMAC.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +23,8 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::identity::Identity;
-use crate::state::{check_owner, own_folder};
+use crate::os::files::{check_owner, new_private_file, open_without_following};
+use crate::state::own_folder;
 
 const MAGIC: &str = "mendline-catalogue";
 const FORMAT: u32 = 1;
@@ -142,7 +142,7 @@ impl File {
     fn write_temporary(&self, temporary: &Path, body: &[u8]) -> io::Result<()> {
         // An earlier process with the same id may have left one.
         let _ = fs::remove_file(temporary);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(temporary)?;
+        let mut file = new_private_file().write(true).open(temporary)?;
         file.write_all(&self.header(body, now()))?;
         file.write_all(body)
     }
@@ -209,8 +209,7 @@ impl File {
 
 /// Reads a regular file of at most `max_bytes` that only this user can write to.
 fn read_own(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    let file = open_without_following(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -232,10 +231,8 @@ fn user_key(state: &Path) -> io::Result<hmac::Key> {
         SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system provides no random bytes"))?;
         let temporary = state.join(format!("key.{}.tmp", std::process::id()));
         let _ = fs::remove_file(&temporary);
-        let made = OpenOptions::new()
+        let made = new_private_file()
             .write(true)
-            .create_new(true)
-            .mode(0o600)
             .open(&temporary)
             .and_then(|mut file| file.write_all(&bytes))
             // A hard link, not a rename: it never replaces an existing key.

@@ -9,7 +9,6 @@
 //! variables whose names suggest a credential are part of it.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 
 use mendline_core::Secret;
 use ring::hmac;
@@ -29,9 +28,9 @@ impl Identity {
     ) -> Identity {
         let mut identity = Identity { parts: Vec::new(), secrets: Vec::new() };
         identity.part(b"child");
-        identity.part(directory.map_or(b"", |path| path.as_os_str().as_bytes()));
+        identity.part(directory.map_or(b"", |path| path.as_os_str().as_encoded_bytes()));
         for word in command {
-            identity.part(word.as_ref().as_bytes());
+            identity.part(word.as_ref().as_encoded_bytes());
         }
         identity
     }
@@ -80,7 +79,7 @@ impl Identity {
 }
 
 /// Returns whether the name of a variable suggests a credential or an account.
-pub fn is_credential(name: &str) -> bool {
+pub(crate) fn is_credential(name: &str) -> bool {
     const ENDS: [&str; 5] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD"];
     const WORDS: [&str; 8] = ["PASS", "AUTH", "CREDENTIAL", "CREDENTIALS", "PAT", "ACCOUNT", "PROFILE", "TENANT"];
     let name = name.to_ascii_uppercase();

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::snapshot::Snapshot;
 
 /// The limit of a request, in bytes.
-pub const REQUEST_BYTES: usize = 4 * 1024;
+pub(super) const REQUEST_BYTES: usize = 4 * 1024;
 
 /// The limit of a response, in bytes.
-pub const RESPONSE_BYTES: usize = 1024 * 1024;
+pub(super) const RESPONSE_BYTES: usize = 1024 * 1024;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

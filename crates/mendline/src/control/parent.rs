@@ -3,10 +3,10 @@
 //! A client names itself in its handshake, but not before that, and some names are those of a library. The parent
 //! process tells the same from the first moment on. Only the name of a program or script is read, no arguments.
 
-use std::fs;
 use std::path::Path;
 
 use super::snapshot::ParentInfo;
+use crate::os::processes::{command_line, own_parent, parent_of};
 
 /// The limit of shells between a client and this process.
 const SHELLS: usize = 4;
@@ -16,27 +16,16 @@ const NAME_LENGTH: usize = 40;
 
 /// Returns the process that started this one. A shell that only runs a command is skipped.
 pub(super) fn parent() -> Option<ParentInfo> {
-    let mut pid = rustix::process::getppid()?.as_raw_nonzero().get();
+    let mut pid = own_parent()?;
     for _ in 0..SHELLS {
         let words = command_line(pid)?;
         if !runs_one_command(&words) {
             let name = name_of(&words)?;
-            return Some(ParentInfo { pid: u32::try_from(pid).ok()?, name });
+            return Some(ParentInfo { pid, name });
         }
         pid = parent_of(pid)?;
     }
     None
-}
-
-fn command_line(pid: i32) -> Option<Vec<String>> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
-}
-
-fn parent_of(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Returns whether a command line is that of a shell that runs one command: `sh -c …`.

@@ -7,25 +7,20 @@
 //! The functions here block. They serve commands that run once and exit.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::Pid;
 
 use super::message::{Command, EventRecord, Level, RESPONSE_BYTES, Request, Response};
 use super::runtime_dir;
 use super::snapshot::Snapshot;
 use crate::observe::escaped::Escaped;
+use crate::os::control_socket::{ClientStream, connect, is_ours, wait_for_any};
+use crate::os::files::is_socket;
+use crate::os::processes::is_gone;
 
 /// The time that all processes together have to respond. One response takes milliseconds, but the machine may be under
 /// load.
-pub const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The limit of open connections, so that file descriptors do not run out.
 const CONCURRENT_QUERIES: usize = 200;
@@ -179,13 +174,13 @@ impl Process {
     fn send(&self, request: &Request) -> Result<Connection, QueryError> {
         let stream = match connect(&self.path) {
             Ok(stream) => stream,
-            Err(Errno::CONNREFUSED) => {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 remove_stale(&self.path);
                 return Err(QueryError::Gone);
             }
-            Err(Errno::NOENT) => return Err(QueryError::Gone),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(QueryError::Gone),
             // The backlog of the socket is full.
-            Err(Errno::AGAIN) => return Err(QueryError::TimedOut),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(QueryError::TimedOut),
             Err(error) => return Err(QueryError::Unreachable(error.to_string())),
         };
         let unreachable = |error: io::Error| QueryError::Unreachable(error.to_string());
@@ -201,7 +196,7 @@ impl Process {
 }
 
 /// Writes a request. Never blocks: a request is smaller than the buffer of a new socket.
-fn write_request(mut stream: &UnixStream, request: &[u8]) -> io::Result<()> {
+fn write_request(mut stream: &ClientStream, request: &[u8]) -> io::Result<()> {
     match stream.write_all(request) {
         // A process that rejects the connection closes it at once; its reason can still be read.
         Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
@@ -235,18 +230,17 @@ impl EventStream {
             Err(error) => Err(error),
         }
     }
-}
 
-impl AsFd for EventStream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.connection.stream.as_fd()
+    /// Waits until one of these streams has an item or has ended, and returns which.
+    pub fn wait_for_any<'a>(streams: impl Iterator<Item = &'a EventStream>, within: Duration) -> Vec<bool> {
+        wait_for_any(streams.map(|events| &events.connection.stream), within)
     }
 }
 
 /// A connection on which a request was sent.
 #[derive(Debug)]
 struct Connection {
-    stream: UnixStream,
+    stream: ClientStream,
     buffer: Vec<u8>,
 }
 
@@ -298,8 +292,7 @@ fn sockets(directory: &Path) -> Vec<Process> {
     let process = |entry: std::fs::DirEntry| {
         let file = entry.file_name().into_string().ok()?;
         let (name, pid) = file.strip_suffix(SUFFIX)?.rsplit_once('-')?;
-        let is_socket = entry.file_type().is_ok_and(|kind| kind.is_socket());
-        is_socket.then_some(())?;
+        entry.file_type().is_ok_and(is_socket).then_some(())?;
         Some(Process { name: name.to_owned(), pid: pid.parse().ok()?, path: entry.path() })
     };
     entries.filter_map(|entry| process(entry.ok()?)).collect()
@@ -310,8 +303,8 @@ fn remove_stale_temporaries(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name().into_string().unwrap_or_default();
-        let pid = name.strip_suffix(TEMPORARY_SUFFIX).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-        if pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(Errno::SRCH)) {
+        let pid = name.strip_suffix(TEMPORARY_SUFFIX).and_then(|pid| pid.parse().ok());
+        if pid.is_some_and(is_gone) {
             remove_stale(&entry.path());
         }
     }
@@ -325,42 +318,10 @@ fn remove_stale(path: &Path) {
     }
 }
 
-/// Returns whether the path is a socket of this user. Others cannot write to the directory, so its owner is the
-/// listener. `SO_PEERCRED` would also tell, but it has no process id for a process outside of our container, which
-/// rustix treats as an error.
-fn is_ours(path: &Path) -> bool {
-    std::fs::symlink_metadata(path)
-        .is_ok_and(|metadata| metadata.file_type().is_socket() && metadata.uid() == rustix::process::geteuid().as_raw())
-}
-
-/// Connects without waiting. A process with a full backlog counts as unresponsive.
-fn connect(path: &Path) -> Result<UnixStream, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let (address, _directory) = address(path)?;
-    rustix::net::connect(&socket, &address)?;
-    Ok(UnixStream::from(socket))
-}
-
-/// Returns the address of a socket. A path that is too long for an address is reached through its directory, whose
-/// descriptor must stay open while the address is used.
-pub(super) fn address(path: &Path) -> Result<(SocketAddrUnix, Option<OwnedFd>), Errno> {
-    match SocketAddrUnix::new(path) {
-        Err(Errno::NAMETOOLONG) => {
-            let (Some(parent), Some(file)) = (path.parent(), path.file_name()) else { return Err(Errno::INVAL) };
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let directory = rustix::fs::open(parent, flags, Mode::empty())?;
-            let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(file);
-            Ok((SocketAddrUnix::new(&short)?, Some(directory)))
-        }
-        other => other.map(|address| (address, None)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
 

@@ -1,47 +1,28 @@
 //! The directory of the sockets of running processes.
 //!
-//! `$MENDLINE_RUNTIME_DIR` if it is set. Otherwise the first usable one of:
-//! ```text
-//! $XDG_RUNTIME_DIR/mendline
-//! /run/user/UID/mendline
-//! TMP/mendline-UID
-//! ```
-//! Many clients start their servers with an almost empty environment, so a process may lack a variable that the user's
-//! shell has. For this reason the second candidate exists, and clients look for sockets in all candidates.
+//! `$MENDLINE_RUNTIME_DIR` if it is set. Otherwise the first usable one of [`directories::runtime`]. Processes may have
+//! different environments, so clients look for sockets in all of them.
 //!
 //! A directory is used only if it is a directory and not a symbolic link, belongs to this user, and is closed to
 //! others. In a temporary directory another user could have created it.
 
 use std::ffi::OsString;
 use std::fmt;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use crate::os::directories;
+use crate::os::files::{Exposure, create_private_directory, exposure};
 
 /// The variable that names the directory.
 pub const VARIABLE: &str = "MENDLINE_RUNTIME_DIR";
 
 /// Returns the candidates for the directory, in order of preference.
 pub fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    let path = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    if let Some(only) = path(VARIABLE) {
+    if let Some(only) = variable(VARIABLE).map(PathBuf::from).filter(|path| path.is_absolute()) {
         return vec![only];
     }
-    let uid = rustix::process::geteuid().as_raw();
-    let in_temporary = |parent: PathBuf| parent.join(format!("mendline-{uid}"));
-    let mut directories = Vec::new();
-    directories.extend(path("XDG_RUNTIME_DIR").map(|parent| parent.join("mendline")));
-    directories.push(PathBuf::from(format!("/run/user/{uid}/mendline")));
-    directories.push(in_temporary(std::env::temp_dir()));
-    directories.push(in_temporary(PathBuf::from("/tmp")));
-    let mut once = Vec::new();
-    for directory in directories {
-        if !once.contains(&directory) {
-            once.push(directory);
-        }
-    }
-    once
+    directories::runtime(variable)
 }
 
 /// An error: a directory is not private to this user.
@@ -98,7 +79,7 @@ impl fmt::Display for NoneUsable {
 impl std::error::Error for NoneUsable {}
 
 /// Returns the first candidate that exists or can be created and passes [`verify`], or the errors of all of them.
-pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, NoneUsable> {
+pub(super) fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, NoneUsable> {
     let mut errors = Vec::new();
     for directory in candidates {
         match create(directory).map_err(NotPrivate::Io).and_then(|()| verify(directory)) {
@@ -112,20 +93,20 @@ pub fn first_usable(candidates: &[PathBuf]) -> Result<PathBuf, NoneUsable> {
 /// Checks that a directory is private to this user. Returns the reason if it is not.
 pub fn verify(directory: &Path) -> Result<(), NotPrivate> {
     let metadata = std::fs::symlink_metadata(directory).map_err(NotPrivate::Io)?;
-    let uid = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() {
-        Err(NotPrivate::NotADirectory)
-    } else if metadata.uid() != uid {
-        Err(NotPrivate::OtherOwner { uid: metadata.uid() })
-    } else if metadata.mode() & 0o077 != 0 {
-        Err(NotPrivate::OpenToOthers { directory: directory.to_owned(), mode: metadata.mode() & 0o777 })
-    } else {
-        Ok(())
+        return Err(NotPrivate::NotADirectory);
+    }
+    match exposure(&metadata) {
+        Some(Exposure::OtherOwner { uid }) => Err(NotPrivate::OtherOwner { uid }),
+        Some(Exposure::OpenToOthers { mode }) => {
+            Err(NotPrivate::OpenToOthers { directory: directory.to_owned(), mode })
+        }
+        None => Ok(()),
     }
 }
 
 fn create(directory: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(directory) {
+    match create_private_directory(directory) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,
     }
@@ -134,7 +115,7 @@ fn create(directory: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs::{Permissions, set_permissions};
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
 

@@ -9,21 +9,19 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mendline_core::Input;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
 use tokio::time::timeout;
 
 use super::message::{Command, Level, REQUEST_BYTES, Request, Response};
-use super::registry::{SUFFIX, StreamItem, TEMPORARY_SUFFIX, address};
+use super::registry::{SUFFIX, StreamItem, TEMPORARY_SUFFIX};
 use super::runtime_dir::{self, NoneUsable};
 use super::store::{SharedStatus, lock};
+use crate::os::control_socket::{Listener, ServerStream, is_of_this_user, listen};
 
 /// The limit of open connections.
 const CONNECTIONS: usize = 16;
@@ -49,7 +47,7 @@ pub type InputSender = Arc<dyn Fn(Input) -> bool + Send + Sync>;
 /// The control socket of this process.
 #[derive(Debug)]
 pub struct Socket {
-    listener: UnixListener,
+    listener: Listener,
     path: PathBuf,
 }
 
@@ -99,7 +97,7 @@ impl Socket {
         let plain = |character: char| if is_plain(character) { character } else { '-' };
         let name: String = name.chars().take(NAME_LENGTH).map(plain).collect();
         let path = directory.join(format!("{name}-{pid}{SUFFIX}"));
-        match listen(&directory.join(format!("{pid}{TEMPORARY_SUFFIX}")), &path) {
+        match listen(&directory.join(format!("{pid}{TEMPORARY_SUFFIX}")), &path, BACKLOG) {
             Ok(listener) => Ok(Socket { listener, path }),
             Err(error) => Err(OpenError::Io { path, error }),
         }
@@ -121,8 +119,7 @@ impl Socket {
                     continue;
                 };
                 // The mode of the directory already excludes other users; this is a second check.
-                let is_ours = |uid| uid == rustix::process::geteuid().as_raw();
-                if !stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid())) {
+                if !is_of_this_user(&stream) {
                     continue;
                 }
                 if Arc::strong_count(&connections) > CONNECTIONS {
@@ -142,30 +139,12 @@ impl Socket {
     }
 }
 
-/// Binds a socket to a temporary name, listens, and renames it to its final name.
-fn listen(temporary: &Path, path: &Path) -> io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // A killed process with the same id may have left this file.
-    let _ = std::fs::remove_file(temporary);
-    let (address, _directory) = address(temporary)?;
-    rustix::net::bind(&socket, &address)?;
-    let named = std::fs::set_permissions(temporary, std::fs::Permissions::from_mode(0o600))
-        .and_then(|()| Ok(rustix::net::listen(&socket, BACKLOG)?))
-        .and_then(|()| std::fs::rename(temporary, path));
-    if let Err(error) = named {
-        let _ = std::fs::remove_file(temporary);
-        return Err(error);
-    }
-    UnixListener::from_std(std::os::unix::net::UnixListener::from(socket))
-}
-
 /// Rejects a connection without waiting: the buffer of a new socket has room for one line.
-fn refuse(stream: &UnixStream, why: &str) {
+fn refuse(stream: &ServerStream, why: &str) {
     let _ = stream.try_write(&encode(&Response::Refused(why.to_owned())));
 }
 
-async fn handle_connection(stream: UnixStream, store: &SharedStatus, send_input: &InputSender) -> io::Result<()> {
+async fn handle_connection(stream: ServerStream, store: &SharedStatus, send_input: &InputSender) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(256, reader);
     let mut request = Vec::new();

@@ -186,10 +186,9 @@ fn is_routine(event: &Event) -> bool {
     )
 }
 
-/// Returns the time since boot, including sleep: durations in the status count the time asleep.
+/// Returns the time of the store: durations in the status count the time asleep.
 fn clock() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
+    crate::os::sleep::since_boot()
 }
 
 fn unix_ms() -> u64 {

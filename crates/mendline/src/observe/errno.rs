@@ -3,51 +3,8 @@
 //! Node prints `ECONNREFUSED`, Python `[Errno 111]`, Rust `os error 111`, Go and libc `connection refused`, and
 //! Mendline prints a sentence. A log line has the name of the error, so that one search finds all of these.
 
-use rustix::io::Errno;
-
-/// A system error: its name, its number on this system, and its message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SystemError {
-    /// The name, as in `errno.h`.
-    pub name: &'static str,
-    /// The number on this system.
-    pub number: i32,
-    /// The system's message, in lower case.
-    pub message: &'static str,
-}
-
-const fn error(name: &'static str, errno: Errno, message: &'static str) -> SystemError {
-    SystemError { name, number: errno.raw_os_error(), message }
-}
-
-/// Errors that concern a connection, a process or a file.
-const ERRORS: &[SystemError] = &[
-    error("ECONNREFUSED", Errno::CONNREFUSED, "connection refused"),
-    error("ECONNRESET", Errno::CONNRESET, "connection reset"),
-    error("ECONNABORTED", Errno::CONNABORTED, "connection abort"),
-    error("ETIMEDOUT", Errno::TIMEDOUT, "timed out"),
-    error("EHOSTUNREACH", Errno::HOSTUNREACH, "no route to host"),
-    error("ENETUNREACH", Errno::NETUNREACH, "network is unreachable"),
-    error("ENETDOWN", Errno::NETDOWN, "network is down"),
-    error("EADDRINUSE", Errno::ADDRINUSE, "address already in use"),
-    error("EADDRNOTAVAIL", Errno::ADDRNOTAVAIL, "cannot assign requested address"),
-    error("ENOTCONN", Errno::NOTCONN, "endpoint is not connected"),
-    error("EPIPE", Errno::PIPE, "broken pipe"),
-    error("ENOENT", Errno::NOENT, "no such file or directory"),
-    error("EACCES", Errno::ACCESS, "permission denied"),
-    error("EPERM", Errno::PERM, "operation not permitted"),
-    error("ENOEXEC", Errno::NOEXEC, "exec format error"),
-    error("ETXTBSY", Errno::TXTBSY, "text file busy"),
-    error("E2BIG", Errno::TOOBIG, "argument list too long"),
-    error("EAGAIN", Errno::AGAIN, "resource temporarily unavailable"),
-    error("EMFILE", Errno::MFILE, "too many open files"),
-    error("ENFILE", Errno::NFILE, "too many open files in system"),
-    error("ENOMEM", Errno::NOMEM, "cannot allocate memory"),
-    error("ENOSPC", Errno::NOSPC, "no space left on device"),
-    error("EDQUOT", Errno::DQUOT, "disk quota exceeded"),
-    error("EROFS", Errno::ROFS, "read-only file system"),
-    error("EIO", Errno::IO, "input/output error"),
-];
+use crate::os::errors::ERRORS;
+pub use crate::os::errors::SystemError;
 
 /// The words of Mendline for system errors, where they do not contain the system's message.
 const OUR_WORDS: &[(&str, &[&str])] = &[
@@ -85,7 +42,7 @@ impl SystemError {
     }
 
     /// Returns the first error that a text mentions.
-    pub fn find_in(text: &str) -> Option<SystemError> {
+    pub(crate) fn find_in(text: &str) -> Option<SystemError> {
         let lower = text.to_ascii_lowercase();
         let numbered = ["os error ", "errno ", "errno: "].iter().find_map(|prefix| {
             let rest = &lower[lower.find(prefix)? + prefix.len()..];
@@ -124,6 +81,8 @@ pub fn has_word(text: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]

@@ -130,7 +130,7 @@ impl Redactor {
     }
 
     /// Returns whether a text contains a known secret in any form.
-    pub fn contains_secret(&self, text: &[u8]) -> bool {
+    pub(crate) fn contains_secret(&self, text: &[u8]) -> bool {
         let mut found = Vec::new();
         self.find_known(text, false, &mut found);
         !found.is_empty()

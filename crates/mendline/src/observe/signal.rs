@@ -3,45 +3,9 @@
 //! Mendline and libc print the number of a signal, Node and Go its name, Python both, and a shell an exit code above
 //! 128. One search finds all of these.
 
-use rustix::process::Signal;
-
 use super::errno::has_word;
-
-/// A signal: its name and its number on this system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SystemSignal {
-    /// The name, as in `signal.h`.
-    pub name: &'static str,
-    /// The number on this system.
-    pub number: i32,
-}
-
-const fn signal(name: &'static str, signal: Signal) -> SystemSignal {
-    SystemSignal { name, number: signal.as_raw() }
-}
-
-/// Signals that end or stop a process.
-const SIGNALS: &[SystemSignal] = &[
-    signal("SIGHUP", Signal::HUP),
-    signal("SIGINT", Signal::INT),
-    signal("SIGQUIT", Signal::QUIT),
-    signal("SIGILL", Signal::ILL),
-    signal("SIGTRAP", Signal::TRAP),
-    signal("SIGABRT", Signal::ABORT),
-    signal("SIGBUS", Signal::BUS),
-    signal("SIGFPE", Signal::FPE),
-    signal("SIGKILL", Signal::KILL),
-    signal("SIGUSR1", Signal::USR1),
-    signal("SIGSEGV", Signal::SEGV),
-    signal("SIGUSR2", Signal::USR2),
-    signal("SIGPIPE", Signal::PIPE),
-    signal("SIGALRM", Signal::ALARM),
-    signal("SIGTERM", Signal::TERM),
-    signal("SIGSTOP", Signal::STOP),
-    signal("SIGXCPU", Signal::XCPU),
-    signal("SIGXFSZ", Signal::XFSZ),
-    signal("SIGSYS", Signal::SYS),
-];
+use crate::os::signals::SIGNALS;
+pub use crate::os::signals::SystemSignal;
 
 impl SystemSignal {
     /// Returns the signal of this name.

@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use super::escaped::Escaped;
 use super::log::LogLevel;
 use super::redact::Redactor;
 use crate::background::Work;
+use crate::os::output::write_to_stderr;
 
 /// The limit of lines that wait for stderr.
 pub(super) const QUEUE_LINES: usize = 256;
@@ -68,10 +69,9 @@ impl Stderr {
             // Not through `std::io::stderr`: its lock would be held while the client does not read.
             let mut rest = batch;
             while !rest.is_empty() {
-                match rustix::io::retry_on_intr(|| rustix::io::write(rustix::stdio::stderr(), rest)) {
+                // This thread may wait.
+                match write_to_stderr(rest) {
                     Ok(count) if count > 0 => rest = &rest[count..],
-                    // Another process set our stderr to non-blocking. This thread may wait.
-                    Err(rustix::io::Errno::AGAIN) => thread::sleep(Duration::from_millis(5)),
                     // The reader is gone.
                     _ => return,
                 }

@@ -1,67 +1,37 @@
 //! Detects that the machine has slept.
 //!
-//! Linux has two clocks that differ only in this: `CLOCK_BOOTTIME` includes the time asleep, `CLOCK_MONOTONIC` does
-//! not. The growth of their difference is the time asleep. A timer tells when to compare them: it is set for a distant
-//! date, and the kernel cancels it whenever the wall clock is set, which also happens on resume. If a user only sets
-//! the clock, the difference does not grow.
+//! The system has a clock that includes the time asleep and one that does not. The growth of their difference is the
+//! time asleep. They are compared whenever the wall clock is set, which also happens on resume. If a user only sets the
+//! clock, the difference does not grow.
 
-use std::future::pending;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use crate::os::sleep::{Clocks, WallClock, clocks};
 
 /// The shortest sleep that counts. A shorter one breaks nothing: every peer waits longer than that for a packet.
 const MIN_SLEEP: Duration = Duration::from_secs(2);
 
 /// A watcher for sleep.
 pub struct Sleep {
-    timer: AsyncFd<OwnedFd>,
+    wall_clock: WallClock,
     detector: SleepDetector,
 }
 
 impl Sleep {
     /// Starts to watch. Must be called inside a tokio runtime.
     pub fn watch() -> io::Result<Sleep> {
-        Ok(Sleep {
-            timer: crate::raw::watch(clock::timer()?, Interest::READABLE)?,
-            detector: SleepDetector::new(clock::read()),
-        })
+        Ok(Sleep { wall_clock: WallClock::watch()?, detector: SleepDetector::new(clocks()) })
     }
 
     /// Waits until the machine has slept and resumed. Cancel-safe: no sleep is lost if the future is dropped.
     pub async fn woken(&mut self) {
         loop {
-            match self.timer.readable().await {
-                Ok(mut ready) => {
-                    clock::acknowledge(self.timer.get_ref());
-                    ready.clear_ready();
-                }
-                // The runtime is shutting down.
-                Err(_) => pending().await,
-            }
-            if self.detector.has_slept(clock::read()) {
+            self.wall_clock.set().await;
+            if self.detector.has_slept(clocks()) {
                 return;
             }
         }
-    }
-}
-
-/// Both clocks, read at the same time.
-#[derive(Clone, Copy)]
-struct Clocks {
-    monotonic: Duration,
-    boottime: Duration,
-}
-
-impl Clocks {
-    /// Returns how far the clock that includes sleep is ahead, in nanoseconds. Negative where a container has set it
-    /// back.
-    fn offset(self) -> i128 {
-        let nanos = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
-        nanos(self.boottime) - nanos(self.monotonic)
     }
 }
 
@@ -79,69 +49,6 @@ impl SleepDetector {
     fn has_slept(&mut self, clocks: Clocks) -> bool {
         let before = std::mem::replace(&mut self.offset, clocks.offset());
         self.offset.saturating_sub(before) > i128::try_from(MIN_SLEEP.as_nanos()).unwrap_or(i128::MAX)
-    }
-}
-
-#[cfg(target_os = "linux")]
-mod clock {
-    use std::io;
-    use std::os::fd::OwnedFd;
-    use std::time::Duration;
-
-    use rustix::io::Errno;
-    use rustix::time::{
-        ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
-        timerfd_settime,
-    };
-
-    use super::Clocks;
-
-    /// In seconds since 1970: a few centuries from now.
-    const NEVER: i64 = 1 << 34;
-
-    /// Creates a timer that becomes readable whenever the wall clock is set.
-    pub(super) fn timer() -> io::Result<OwnedFd> {
-        let timer = timerfd_create(TimerfdClockId::Realtime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let never = Itimerspec { it_interval: nothing, it_value: Timespec { tv_sec: NEVER, tv_nsec: 0 } };
-        match timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET, &never) {
-            // `CANCELED` means that the clock was set at this moment; the timer is armed nevertheless.
-            Ok(_) | Err(Errno::CANCELED) => Ok(timer),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Clears the readiness of the timer, so that it reports the next change of the clock.
-    pub(super) fn acknowledge(timer: &OwnedFd) {
-        // The result is a number or `ECANCELED`; neither matters.
-        let _ = rustix::io::read(timer, &mut [0; 8]);
-    }
-
-    pub(super) fn read() -> Clocks {
-        let since_start = |clock| {
-            let time = clock_gettime(clock);
-            Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
-        };
-        Clocks { monotonic: since_start(ClockId::Monotonic), boottime: since_start(ClockId::Boottime) }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod clock {
-    use std::io;
-    use std::os::fd::OwnedFd;
-    use std::time::Duration;
-
-    use super::Clocks;
-
-    pub(super) fn timer() -> io::Result<OwnedFd> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(super) fn acknowledge(_timer: &OwnedFd) {}
-
-    pub(super) fn read() -> Clocks {
-        Clocks { monotonic: Duration::ZERO, boottime: Duration::ZERO }
     }
 }
 

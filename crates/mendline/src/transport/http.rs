@@ -48,7 +48,7 @@ use mendline_core::reason::{CutReason, RefusalReason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::Version;
 use http::response::Parts;
@@ -218,7 +218,7 @@ impl<D: Dial> Http<D> {
     }
 
     /// Returns whether an exchange that was held back may be read now.
-    pub fn may_hear_again(&self, may_read: impl Fn(ExchangeId) -> bool) -> bool {
+    pub(crate) fn may_hear_again(&self, may_read: impl Fn(ExchangeId) -> bool) -> bool {
         self.held.iter().any(|exchange| may_read(*exchange) && self.budget.may_read(*exchange))
     }
 
@@ -462,7 +462,7 @@ impl<D: Dial> Http<D> {
             return self.redirected(id, &assignment, parts, body, &to);
         }
         let idle_limit = response::idle_limit(parts);
-        let head = response::head(parts, body.is_over(), self.target.wall_clock);
+        let head = response::head(parts, body.is_over(), SystemTime::now);
         let content = head.content;
         self.facts.push_back(Input::Head { exchange: id, head });
         let limit = self.target.limits.message_bytes;
@@ -500,7 +500,7 @@ impl<D: Dial> Http<D> {
 
     /// Handles a redirect.
     fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, parts: &Parts, body: ResponseBody, to: &str) {
-        let head = response::head(parts, body.is_over(), self.target.wall_clock);
+        let head = response::head(parts, body.is_over(), SystemTime::now);
         let written = self.finish(assignment, response::idle_limit(parts), body);
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;

@@ -9,15 +9,15 @@
 //! write starts on a new line.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use memchr::{memchr_iter, memrchr};
 
 use super::{FileOptions, SUFFIX, WIRE_SUFFIX};
+use crate::os::files::{has_name, new_private_file};
 use crate::state::own_folder;
 
 /// The limit of files in the directory, so that a check stays fast.
@@ -116,7 +116,7 @@ impl RotatingFiles {
     /// Returns the file for the next lines.
     fn file_for(&mut self, length: u64) -> Result<&mut Current, (PathBuf, io::Error)> {
         if let Some(current) = self.current.take() {
-            let is_there = current.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0);
+            let is_there = has_name(&current.file);
             let is_full = current.size > 0 && current.size + length > self.file_bytes;
             if is_there && !is_full {
                 return Ok(self.current.insert(current));
@@ -133,7 +133,7 @@ impl RotatingFiles {
         own_folder(&self.folder).map_err(|error| fail(&self.folder, error))?;
         let number = self.number + 1;
         let path = self.folder.join(format!("{}.{number}{}", self.stem, self.suffix));
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path);
+        let file = new_private_file().append(true).open(&path);
         let file = match file {
             // Another process had the same id within the same second, or the clock was set back.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -15,28 +15,28 @@ use mendline_core::reason::ConnectError;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::addresses::{LOOKED_UP, is_literal};
+use crate::os::tcp::{self, DeadPeer};
 
 /// The time before the next address is tried as well.
 const STAGGER: Duration = Duration::from_millis(250);
-/// The idle time before the first keepalive probe; the next ones follow faster.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-const KEEPALIVE_PROBES: u32 = 3;
-/// The time after which a peer that acknowledges no sent data is gone.
-#[cfg(target_os = "linux")]
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A silent peer is found after 30 seconds, and so is one that acknowledges nothing. Probes follow faster after the
+/// first one.
+const DEAD_PEER: DeadPeer = DeadPeer {
+    idle: Duration::from_secs(15),
+    interval: Duration::from_secs(5),
+    probes: 3,
+    unacknowledged: Duration::from_secs(30),
+};
 
 /// A dialer. [`TcpDial`] makes real connections; tests use streams in memory.
 pub trait Dial {
@@ -207,29 +207,14 @@ pub(super) fn connect_error(peer: &HostPort, address: Option<SocketAddr>, error:
     }
 }
 
-/// Sets the socket options. An option that the system does not support is skipped.
+/// Sets the options of a new connection.
 fn set_socket_options(stream: &TcpStream) {
-    let fd = stream.as_fd();
     let _ = stream.set_nodelay(true);
-    let _ = sockopt::set_socket_keepalive(fd, true);
-    let _ = sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE);
-    let _ = sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL);
-    let _ = sockopt::set_tcp_keepcnt(fd, KEEPALIVE_PROBES);
-    #[cfg(target_os = "linux")]
-    let _ = sockopt::set_tcp_user_timeout(fd, u32::try_from(USER_TIMEOUT.as_millis()).unwrap_or(u32::MAX));
+    tcp::detect_dead_peer(stream, &DEAD_PEER);
 }
 
-/// Asks the kernel, because the reactor may not know of the end yet.
 fn looks_open(stream: &Weak<Mutex<TcpStream>>) -> bool {
-    let Some(stream) = stream.upgrade() else {
-        return false;
-    };
-    let mut byte = [0_u8; 1];
-    match rustix::net::recv(locked(&stream).as_fd(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        // Zero bytes are the end. If there is data, the connection itself reads it.
-        Ok((count, _)) => count > 0,
-        Err(error) => error == rustix::io::Errno::AGAIN,
-    }
+    stream.upgrade().is_some_and(|stream| tcp::looks_open(&locked(&stream)))
 }
 
 /// A TCP connection that can be checked while its owner reads and writes it. The lock is never contended. It is needed
@@ -269,18 +254,16 @@ impl AsyncWrite for Tcp {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match rustix::net::shutdown(locked(&self.0).as_fd(), rustix::net::Shutdown::Write) {
-            // A peer that is already gone needs no shutdown.
-            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Poll::Ready(Ok(())),
-            Err(error) => Poll::Ready(Err(error.into())),
-        }
+        Poll::Ready(tcp::end_writing(&locked(&self.0)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::os::fd::AsFd as _;
 
+    use rustix::net::sockopt;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::{TcpListener, TcpSocket};
 
@@ -385,7 +368,7 @@ mod tests {
         let looks_open = dialed.looks_open.unwrap();
         assert!(looks_open());
         assert_eq!(sockopt::tcp_user_timeout(locked(&dialed.io.0).as_fd()).unwrap(), 30_000);
-        assert_eq!(sockopt::tcp_keepidle(locked(&dialed.io.0).as_fd()).unwrap(), KEEPALIVE_IDLE);
+        assert_eq!(sockopt::tcp_keepidle(locked(&dialed.io.0).as_fd()).unwrap(), DEAD_PEER.idle);
         drop(peer);
         let mut io = dialed.io;
         assert_eq!(io.read(&mut [0]).await.unwrap(), 0, "the end is here");

@@ -4,6 +4,9 @@
 //! lower-case name has priority, `NO_PROXY` is a list of names that include their subdomains, and `*` means every host.
 //! A server on this machine is never reached through a proxy. The caller reads the environment.
 //!
+//! `hyper_util::client::proxy::matcher` is not used: its exceptions have no ports (`host:81`) and no `*.name`, and it
+//! ignores a value that names no usable proxy, which is an error here. It would also add a crate for networks.
+//!
 //! An HTTPS server is reached through a tunnel (`CONNECT`), so that the proxy sees a host name and encrypted bytes. For
 //! an HTTP server, the proxy gets the request with the full URL.
 
@@ -104,7 +107,7 @@ impl ProxyRules {
     }
 
     /// Returns the proxy for this origin, if any.
-    pub fn proxy_for(&self, origin: &Origin) -> Option<&Proxy> {
+    pub(super) fn proxy_for(&self, origin: &Origin) -> Option<&Proxy> {
         if is_this_machine(&origin.host) || self.none.iter().any(|exception| exception.covers(origin)) {
             return None;
         }

@@ -1,6 +1,6 @@
 //! The configuration of a server over HTTP.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::header::{self, HeaderName, HeaderValue};
 use mendline_core::Secret;
@@ -37,7 +37,6 @@ pub struct Target {
     pub(super) head_bytes: usize,
     pub(super) tls: TlsOptions,
     pub(super) proxy: Option<Proxy>,
-    pub(super) wall_clock: fn() -> SystemTime,
 }
 
 /// The reason why a header cannot be sent. Never shows its value.
@@ -69,7 +68,6 @@ impl Target {
             head_bytes: HEAD_BYTES,
             tls: TlsOptions::default(),
             proxy: None,
-            wall_clock: SystemTime::now,
         })
     }
 
@@ -135,12 +133,6 @@ impl Target {
     /// Uses the proxy that these rules give for the server, if any.
     pub fn proxies(mut self, rules: &ProxyRules) -> Target {
         self.proxy = rules.proxy_for(&self.location.origin).cloned();
-        self
-    }
-
-    /// Sets the clock that a `Retry-After` date is compared with if the response has no date.
-    pub fn wall_clock(mut self, clock: fn() -> SystemTime) -> Target {
-        self.wall_clock = clock;
         self
     }
 }

@@ -8,7 +8,7 @@
 //! guard gives the remaining groups `EOF_GRACE` to exit, then sends SIGTERM, and SIGKILL after `TERM_GRACE`. Without a
 //! group it exits at once.
 //!
-//! The guard signals a group only through the pidfd of its leader (`group.rs`), never by a bare number, so it cannot
+//! The guard signals a group only through the pidfd of its leader (`process_group.rs`), never by a bare number, so it cannot
 //! reach a later process with the same number. With every notice it drops the groups without members. A removal is sent
 //! while the exited process still holds its id. A failed start is reported too, since its process may have announced
 //! itself.
@@ -30,8 +30,8 @@ use rustix::net::{
 };
 use rustix::process::Signal;
 
-use super::group;
-use crate::raw;
+use super::process_group as group;
+use super::raw;
 
 /// The name of the guard in a process list. It differs from the program's name, so that `pkill mendline` does not end
 /// the guard.
@@ -78,7 +78,7 @@ impl Guard {
     }
 
     /// Restarts the guard if it has exited and sends it every group. Called before each start of a child.
-    pub fn ensure_running(&mut self) -> io::Result<()> {
+    pub(super) fn ensure_running(&mut self) -> io::Result<()> {
         if self.process.try_wait()?.is_none() {
             return Ok(());
         }

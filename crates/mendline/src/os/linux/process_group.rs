@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use crate::raw::{SignalTarget, signal_by_pidfd};
+use super::raw::{SignalTarget, signal_by_pidfd};
 
 /// Returns whether the group of this leader has a member, including one that has exited and is not reaped.
 pub(super) fn has_members(leader: BorrowedFd<'_>, number: u32) -> bool {

@@ -26,7 +26,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-use crate::raw;
+use super::raw;
 
 const SCRATCH: usize = 64 * 1024;
 

@@ -1,0 +1,11 @@
+//! What only Linux offers: pidfd, netlink, timerfd, `/proc`.
+
+pub(crate) mod child;
+pub mod control_socket;
+pub mod guard;
+pub(crate) mod network;
+mod process_group;
+pub mod processes;
+mod raw;
+pub(crate) mod sleep;
+pub mod stdio;
