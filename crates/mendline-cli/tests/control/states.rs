@@ -199,7 +199,7 @@ fn u10_server_needs_login_until_credential_is_accepted() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.run(&["--name", "guarded", &site.url()]);
     client.initialize();
-    site.add_fault(Rule::new("a73_token_expired_401"));
+    site.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
     client.result("a", "lookup", &json!({ "key": "k" }));
     let server = stage.until("guarded", "it needs a login", |server| kind(server) == "needsLogin");
     assert!(server["state"]["why"].is_string(), "{server:#}");
