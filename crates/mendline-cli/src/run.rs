@@ -12,8 +12,8 @@ use mendline::control::{Socket, StatusObserver, StatusStore, runtime_dir, server
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
 use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};
-use mendline::driver::{Client, Driver, Host};
-use mendline::frontend::stdio;
+use mendline::driver::{Client, Driver, External, Host};
+use mendline::frontend::StdioFrontend;
 use mendline::observe::log::{Log, LogLevel};
 use mendline::state::state_directory;
 use mendline::transport::child::Children;
@@ -168,18 +168,18 @@ where
     let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
     let inputs = ExternalInputs::listen(through_the_network, reload, log.handle())?;
     let (recorder, _socket) = open_control_socket(status_store, &config, &inputs, &log).unzip();
-    let (reader, writer) = stdio::open()?;
+    let frontend = StdioFrontend::open(&limits)?;
     let mut engine = Engine::new(config, fastrand::u64(..));
     if let Some(what) = list_cache.as_ref().and_then(CatalogueFile::read) {
         engine.handle(Input::Cached { upstream: UpstreamId(0), what }, Moment::ZERO);
     }
-    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+    let client = Client { id: ClientId(1), upstream: UpstreamId(0), frontend };
     let redactor = log.redactor();
-    let mut driver = Driver::new(engine, limits, host, client, (log, recorder)).with_redactor(redactor);
+    let mut driver = Driver::new(engine, limits, host, (log, recorder)).with_client(client).with_redactor(redactor);
     if let Some(list_cache) = list_cache {
-        driver = driver.with_cache_store(Box::new(list_cache.store()));
+        driver = driver.with_cache_store(UpstreamId(0), Box::new(list_cache.store()));
     }
-    let task = tokio::spawn(driver.run(move |cx| inputs.poll(cx)));
+    let task = tokio::spawn(driver.run(move |cx| inputs.poll(cx).map(External::Input)));
     task.await.map_err(std::io::Error::other)
 }
 

@@ -17,6 +17,6 @@ mod raw;
 pub mod state;
 pub mod transport;
 
-pub use driver::{CacheStore, Child, Client, Direction, Drained, Driver, Host, Observer};
+pub use driver::{CacheStore, Child, Client, Direction, Drained, Driver, External, Host, Observer};
 /// The engine.
 pub use mendline_core as decisions;

@@ -14,8 +14,9 @@ use mendline::Observer;
 use mendline::control::snapshot::TransportKind;
 use mendline::decisions::config::{AutoReconnect, Catalogue, Dialect, Reconnect, Startup, Transport};
 use mendline::decisions::words::Cause;
-use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, Quote as _, UpstreamConfig, UpstreamId};
+use mendline::decisions::{ClientId, Config, Engine, Event, LinkState, Quote as _, UpstreamConfig, UpstreamId};
 use mendline::driver::{At, Client, Driver, Host};
+use mendline::frontend::StdioFrontend;
 use mendline::observe::redact::Redactor;
 use mendline::transport::child::Children;
 use mendline::transport::guard::Guard;
@@ -139,10 +140,12 @@ async fn handshake<H: Host + 'static>(
     let engine = Engine::new(Config::new(vec![upstream]), fastrand::u64(..));
     let (near, far) = tokio::io::duplex(64 * 1024);
     let (reader, writer) = tokio::io::split(far);
-    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+    let frontend = StdioFrontend::new(reader, writer, &limits);
+    let client = Client { id: ClientId(1), upstream: UpstreamId(0), frontend };
     let last_failure = LastFailure::default();
-    let driver = Driver::new(engine, limits, host, client, last_failure.clone()).with_redactor(redactor.clone());
-    let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
+    let driver = Driver::new(engine, limits, host, last_failure.clone()).with_client(client);
+    let driver = driver.with_redactor(redactor.clone());
+    let driven = tokio::spawn(driver.run(|_| Poll::Pending));
     let (hears, mut says) = tokio::io::split(near);
     let said = tokio::time::timeout(within, async {
         if says.write_all(initialize_request().as_bytes()).await.is_err() {
