@@ -1,7 +1,7 @@
 //! The MCP client of our own commands.
 //!
-//! It uses the engine and the driver of `mendline run`, in this process and over a channel, so that a call from
-//! a shell recovers exactly like a call of an agent. It initializes the session in the legacy era first, which most
+//! It uses the engine of `mendline run`, in this process and over a channel, so that a call from a shell recovers exactly
+//! like a call of an agent. It initializes the session in the legacy era first, which most
 //! servers support, and in the modern era if the server requires that. It declines requests of the server, because a
 //! command line can neither ask a person nor sample.
 //!
@@ -11,23 +11,17 @@ mod answer;
 mod event_observer;
 mod handshake;
 
-use std::task::Poll;
 use std::time::Duration;
 
+use mendline::Observer;
+use mendline::builder::Running;
 use mendline::decisions::config::{Catalogue, Startup};
-use mendline::decisions::port::Ending;
-use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId, defaults};
-use mendline::driver::{Client, Driver, External, Host, Observer};
-use mendline::frontend::{ChannelFrontend, ClientChannel, channel};
+use mendline::decisions::defaults;
+use mendline::frontend::{ClientChannel, channel};
 use mendline::observe::redact::Redactor;
-use mendline::transport::child::Children;
-use mendline::transport::guard::Guard;
-use mendline::transport::remote::Remote;
-use mendline_wire::{Limits, meta};
+use mendline_wire::meta;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use self::answer::{Failure, Notification, Progress, RequestError};
@@ -35,7 +29,6 @@ use self::answer::{Incoming, decline_request, parse};
 pub(crate) use self::event_observer::{EventObserver, Observed};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
-use crate::GUARD;
 use crate::plan::{Endpoint, Plan};
 
 /// The newest revision of each era.
@@ -57,11 +50,10 @@ const CRASHES: Duration = Duration::from_secs(10);
 /// Maximum number of rounds in which a modern server may request input.
 const INPUT_ROUNDS: usize = 3;
 
-/// One client, one server, and the driver between them.
+/// One client, one server, and the engine between them.
 pub(crate) struct McpClient {
     channel: ClientChannel,
-    driver: JoinHandle<Ending>,
-    inputs: UnboundedSender<Input>,
+    engine: Running,
     events: EventObserver,
     last_id: u64,
     era: Era,
@@ -78,35 +70,15 @@ impl McpClient {
         plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let redactor = Redactor::default();
         redactor.learn(&plan.secrets());
-        let Plan { mut upstream, endpoint, limits } = plan;
-        if matches!(endpoint, Endpoint::Child(_)) && upstream.timeouts.recovery == defaults::RECOVERY {
-            upstream.timeouts.recovery = CRASHES;
+        let is_child = matches!(plan.endpoint, Endpoint::Child(_));
+        if is_child && plan.upstream.timeouts.recovery == defaults::RECOVERY {
+            plan.upstream.timeouts.recovery = CRASHES;
         }
-        let config = Config::new(vec![upstream]);
-        let (frontend, channel) = channel(&limits);
-        let (inputs, receiver) = unbounded_channel();
+        let (frontend, channel) = channel(&plan.limits);
+        let (builder, server) = plan.builder(redactor.clone())?;
         let events = EventObserver::default();
-        let observer = (events.clone(), observer);
-        let driver = match endpoint {
-            Endpoint::Child(command) => {
-                let guard = Guard::start("/proc/self/exe", vec![GUARD.into()]).ok();
-                drive(
-                    config,
-                    limits,
-                    Children::new(vec![command], guard),
-                    frontend,
-                    receiver,
-                    observer,
-                    redactor.clone(),
-                )
-            }
-            Endpoint::Remote(address) => {
-                let target = address.target()?.limits(limits.clone());
-                drive(config, limits, Remote::new(target), frontend, receiver, observer, redactor.clone())
-            }
-        };
-        let era = Era::Legacy;
-        Ok(McpClient { channel, driver, inputs, events, last_id: 0, era, is_pending: false, redactor })
+        let engine = builder.observer(events.clone()).observer(observer).start([(server.id, frontend)]);
+        Ok(McpClient { channel, engine, events, last_id: 0, era: Era::Legacy, is_pending: false, redactor })
     }
 
     /// Opens a connection and performs the handshake within a time limit.
@@ -175,7 +147,7 @@ impl McpClient {
         &mut self,
         method: &str,
         params: Vec<(String, Box<RawValue>)>,
-        notify: &mut dyn FnMut(Notification),
+        notify: &mut (dyn FnMut(Notification) + Send),
     ) -> Result<Box<RawValue>, RequestError> {
         let mut given: Option<(Map<String, Value>, Option<Value>)> = None;
         for _ in 0..INPUT_ROUNDS {
@@ -197,7 +169,7 @@ impl McpClient {
         &mut self,
         method: &str,
         mut params: Vec<(String, Box<RawValue>)>,
-        notify: &mut dyn FnMut(Notification),
+        notify: &mut (dyn FnMut(Notification) + Send),
     ) -> Result<Box<RawValue>, RequestError> {
         self.last_id += 1;
         let id = self.last_id;
@@ -293,46 +265,26 @@ impl McpClient {
 
     /// Closes the connection: finishes running calls, ends the session, and shuts the child down.
     pub(crate) async fn close(self) {
-        let McpClient { channel, mut driver, inputs, is_pending, .. } = self;
+        self.close_within(CLOSE_TIMEOUT).await;
+    }
+
+    /// Closes the connection within a time limit; then the guard ends the child.
+    pub(crate) async fn close_within(self, time_limit: Duration) {
+        let McpClient { channel, mut engine, is_pending, .. } = self;
         if is_pending {
             // The response is no longer needed. A second stop skips the graceful shutdown.
-            if inputs.send(Input::Stop).is_ok() {
-                let _ = inputs.send(Input::Stop);
-            }
+            engine.stop();
+            engine.stop();
         }
         drop(channel);
-        if timeout(CLOSE_TIMEOUT, &mut driver).await.is_err() {
-            driver.abort();
-            let _ = driver.await;
+        if timeout(time_limit, engine.ended()).await.is_err() {
+            engine.abort().await;
         }
     }
 
     async fn send(&mut self, message: String) -> Result<(), RequestError> {
         self.channel.send(message).await.map_err(|_| RequestError::Closed)
     }
-}
-
-fn drive<H, O>(
-    config: Config,
-    limits: Limits,
-    host: H,
-    frontend: ChannelFrontend,
-    mut inputs: UnboundedReceiver<Input>,
-    observer: O,
-    redactor: Redactor,
-) -> JoinHandle<Ending>
-where
-    H: Host + 'static,
-    O: Observer + 'static,
-{
-    let engine = Engine::new(config, fastrand::u64(..));
-    let client = Client { id: ClientId(1), upstream: UpstreamId(0), frontend };
-    let driver = Driver::new(engine, limits, host, observer).with_client(client).with_redactor(redactor);
-    tokio::spawn(driver.run(move |cx| match inputs.poll_recv(cx) {
-        Poll::Ready(Some(input)) => Poll::Ready(External::Input(input)),
-        // The sender was dropped together with the channel, and the closed channel ends the driver.
-        Poll::Ready(None) | Poll::Pending => Poll::Pending,
-    }))
 }
 
 /// Returns the members of an object, each as raw JSON.

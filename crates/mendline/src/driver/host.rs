@@ -152,6 +152,13 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     }
 }
 
+/// Observes nothing.
+impl Observer for () {
+    fn on_event(&mut self, _: &Event, _: At) {}
+
+    fn on_stderr(&mut self, _: UpstreamId, _: &[u8]) {}
+}
+
 /// An optional observer; `None` ignores every call.
 impl<A: Observer> Observer for Option<A> {
     fn on_event(&mut self, event: &Event, at: At) {
