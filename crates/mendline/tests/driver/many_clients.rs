@@ -1,13 +1,14 @@
 //! Several clients and several upstreams in one driver.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mendline::decisions::config::{Catalogue, Dialect, Startup};
-use mendline::decisions::port::{Ending, Exit};
-use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamConfig, UpstreamId};
+use mendline::decisions::port::{Change, Ending, Exit};
+use mendline::decisions::{ClientId, Config, Engine, Input, ListCache, UpstreamConfig, UpstreamId};
 use mendline::frontend::{ChannelFrontend, ClientChannel, channel};
-use mendline::{Client, Driver, External};
+use mendline::{CacheStore, Client, Driver, External};
 use mendline_wire::Limits;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -26,6 +27,16 @@ struct Harness {
     last_client: u32,
 }
 
+/// A store that records what it stores.
+#[derive(Clone, Default)]
+struct RecordedStore(Arc<Mutex<Vec<String>>>);
+
+impl CacheStore for RecordedStore {
+    fn store(&mut self, cache: ListCache) {
+        self.0.lock().unwrap().push(String::from_utf8_lossy(&cache.write()).into_owned());
+    }
+}
+
 /// The kind of an upstream.
 enum Kind {
     Child,
@@ -35,6 +46,11 @@ enum Kind {
 impl Harness {
     /// Starts a driver without clients. The HTTP servers have the names of their upstreams.
     fn new(upstreams: &[(&'static str, Kind)]) -> (Harness, Vec<HttpLog>) {
+        Harness::with_stores(upstreams, Vec::new())
+    }
+
+    /// Starts a driver with these stores for the list caches of its upstreams.
+    fn with_stores(upstreams: &[(&'static str, Kind)], stores: Vec<RecordedStore>) -> (Harness, Vec<HttpLog>) {
         let (programs, arriving) = unbounded_channel();
         let (external, mut inputs) = unbounded_channel();
         let (mut dialers, mut logs, mut configs) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -48,12 +64,15 @@ impl Harness {
                     UpstreamConfig::http(*name, "http://server.test/mcp", Dialect::Auto)
                 }
             };
-            config.catalogue = Catalogue { cache: false, startup: Startup::Wait };
+            config.catalogue = Catalogue { cache: !stores.is_empty(), startup: Startup::Wait };
             configs.push(config);
         }
         let stage = Stage { stdin_capacities: VecDeque::new(), programs, dialers };
         let engine = Engine::new(Config::new(configs), 7);
-        let driver = Driver::new(engine, Limits::default(), stage, EventLog::default());
+        let mut driver = Driver::new(engine, Limits::default(), stage, EventLog::default());
+        for (number, store) in (0..).zip(stores) {
+            driver = driver.with_cache_store(UpstreamId(number), Box::new(store));
+        }
         let driver = tokio::spawn(driver.run(move |cx| inputs.poll_recv(cx).map(|input| input.unwrap())));
         (Harness { external, programs: arriving, driver, last_client: 0 }, logs)
     }
@@ -213,4 +232,32 @@ async fn each_upstream_with_url_has_its_own_transport() {
     }
     drop(callers);
     assert_eq!(harness.driver.await.unwrap(), Ending::Ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_cache_of_each_upstream_has_its_own_store() {
+    let stores = [RecordedStore::default(), RecordedStore::default()];
+    let (mut harness, _) = Harness::with_stores(&[("left", Kind::Http), ("right", Kind::Http)], stores.to_vec());
+    let mut callers = [harness.connect(UpstreamId(0)), harness.connect(UpstreamId(1))];
+    for caller in &mut callers {
+        caller.initialize().await;
+        caller.response().await;
+        caller.send("tools/list", &json!({})).await;
+        caller.response().await;
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    for (store, name, other) in [(&stores[0], "left", "right"), (&stores[1], "right", "left")] {
+        let stored = store.0.lock().unwrap();
+        assert!(!stored.is_empty(), "{name}");
+        assert!(stored.iter().all(|text| text.contains(name) && !text.contains(other)), "{name}: {stored:?}");
+    }
+    // Another target of one upstream ends its store, and only its store.
+    let mut config = UpstreamConfig::http("left", "http://other.test/mcp", Dialect::Auto);
+    config.catalogue = Catalogue { cache: true, startup: Startup::Wait };
+    let change = Change::Transport;
+    let input = Input::Reconfigure { upstream: UpstreamId(0), config: Box::new(config), change };
+    assert!(harness.external.send(External::Input(input)).is_ok());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let in_use = |store: &RecordedStore| Arc::strong_count(&store.0) > 1;
+    assert_eq!((in_use(&stores[0]), in_use(&stores[1])), (false, true));
 }

@@ -232,6 +232,7 @@ async fn serve_http(io: DuplexStream, name: &str, log: HttpLog) {
         log.0.lock().unwrap().push(method.to_owned());
         let result = match method {
             "initialize" => initialize_result(name),
+            "tools/list" => json!({ "tools": [] }),
             "tools/call" => json!({ "content": [{ "type": "text", "text": name }] }),
             _ => json!({}),
         };
