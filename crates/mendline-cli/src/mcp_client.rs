@@ -1,7 +1,7 @@
 //! The MCP client of our own commands.
 //!
-//! It uses the engine and the driver of `mendline run`, in this process and over an in-memory pipe, so that a call from
-//! a shell recovers exactly like a call of an agent. It initializes the session in the legacy era first, which most
+//! It uses the engine of `mendline run`, in this process and over a channel, so that a call from a shell recovers exactly
+//! like a call of an agent. It initializes the session in the legacy era first, which most
 //! servers support, and in the modern era if the server requires that. It declines requests of the server, because a
 //! command line can neither ask a person nor sample.
 //!
@@ -11,24 +11,17 @@ mod answer;
 mod event_observer;
 mod handshake;
 
-use std::task::Poll;
 use std::time::Duration;
 
+use mendline::Observer;
+use mendline::builder::Running;
 use mendline::decisions::config::{Catalogue, Startup};
-use mendline::decisions::port::Ending;
-use mendline::decisions::{ClientId, Config, Engine, Input, UpstreamId, defaults};
-use mendline::driver::{Client, Driver, Host, Observer};
+use mendline::decisions::defaults;
+use mendline::frontend::{ClientChannel, channel};
 use mendline::observe::redact::Redactor;
-use mendline::os::processes::OWN_PROGRAM;
-use mendline::transport::child::Children;
-use mendline::transport::guard::Guard;
-use mendline::transport::remote::Remote;
-use mendline_wire::{Limits, meta};
+use mendline_wire::meta;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 pub(crate) use self::answer::{Failure, Notification, Progress, RequestError};
@@ -36,11 +29,7 @@ use self::answer::{Incoming, decline_request, parse};
 pub(crate) use self::event_observer::{EventObserver, Observed};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
-use crate::GUARD;
 use crate::plan::{Endpoint, Plan};
-
-/// Capacity of the pipe to the driver.
-const PIPE: usize = 64 * 1024;
 
 /// The newest revision of each era.
 const LEGACY: &str = "2025-11-25";
@@ -61,15 +50,10 @@ const CRASHES: Duration = Duration::from_secs(10);
 /// Maximum number of rounds in which a modern server may request input.
 const INPUT_ROUNDS: usize = 3;
 
-/// One client, one server, and the driver between them.
+/// One client, one server, and the engine between them.
 pub(crate) struct McpClient {
-    to: WriteHalf<DuplexStream>,
-    from: ReadHalf<DuplexStream>,
-    /// Received bytes without a whole line, and how many of them were searched for a line end.
-    buffer: Vec<u8>,
-    searched: usize,
-    driver: JoinHandle<Ending>,
-    inputs: UnboundedSender<Input>,
+    channel: ClientChannel,
+    engine: Running,
     events: EventObserver,
     last_id: u64,
     era: Era,
@@ -86,40 +70,15 @@ impl McpClient {
         plan.upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
         let redactor = Redactor::default();
         redactor.learn(&plan.secrets());
-        let Plan { mut upstream, endpoint, limits } = plan;
-        if matches!(endpoint, Endpoint::Child(_)) && upstream.timeouts.recovery == defaults::RECOVERY {
-            upstream.timeouts.recovery = CRASHES;
+        let is_child = matches!(plan.endpoint, Endpoint::Child(_));
+        if is_child && plan.upstream.timeouts.recovery == defaults::RECOVERY {
+            plan.upstream.timeouts.recovery = CRASHES;
         }
-        let config = Config::new(vec![upstream]);
-        let (ours, theirs) = tokio::io::duplex(PIPE);
-        let (inputs, receiver) = unbounded_channel();
+        let (frontend, channel) = channel(&plan.limits);
+        let (builder, server) = plan.builder(redactor.clone())?;
         let events = EventObserver::default();
-        let observer = (events.clone(), observer);
-        let driver = match endpoint {
-            Endpoint::Child(command) => {
-                let guard = Guard::start(OWN_PROGRAM, vec![GUARD.into()]).ok();
-                drive(config, limits, Children::new(vec![command], guard), theirs, receiver, observer, redactor.clone())
-            }
-            Endpoint::Remote(address) => {
-                let target = address.target()?.limits(limits.clone());
-                drive(config, limits, Remote::new(target), theirs, receiver, observer, redactor.clone())
-            }
-        };
-        let (from, to) = tokio::io::split(ours);
-        let (buffer, era) = (Vec::new(), Era::Legacy);
-        Ok(McpClient {
-            to,
-            from,
-            buffer,
-            searched: 0,
-            driver,
-            inputs,
-            events,
-            last_id: 0,
-            era,
-            is_pending: false,
-            redactor,
-        })
+        let engine = builder.observer(events.clone()).observer(observer).start([(server.id, frontend)]);
+        Ok(McpClient { channel, engine, events, last_id: 0, era: Era::Legacy, is_pending: false, redactor })
     }
 
     /// Opens a connection and performs the handshake within a time limit.
@@ -179,7 +138,7 @@ impl McpClient {
         let Some(version) = said["protocolVersion"].as_str() else {
             return Err(RequestError::InvalidResponse("its initialize result has no protocolVersion".to_owned()));
         };
-        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await?;
+        self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned()).await?;
         Ok(server_info(Era::Legacy, version, &said["serverInfo"], &said))
     }
 
@@ -188,7 +147,7 @@ impl McpClient {
         &mut self,
         method: &str,
         params: Vec<(String, Box<RawValue>)>,
-        notify: &mut dyn FnMut(Notification),
+        notify: &mut (dyn FnMut(Notification) + Send),
     ) -> Result<Box<RawValue>, RequestError> {
         let mut given: Option<(Map<String, Value>, Option<Value>)> = None;
         for _ in 0..INPUT_ROUNDS {
@@ -210,7 +169,7 @@ impl McpClient {
         &mut self,
         method: &str,
         mut params: Vec<(String, Box<RawValue>)>,
-        notify: &mut dyn FnMut(Notification),
+        notify: &mut (dyn FnMut(Notification) + Send),
     ) -> Result<Box<RawValue>, RequestError> {
         self.last_id += 1;
         let id = self.last_id;
@@ -222,10 +181,10 @@ impl McpClient {
         let method = Value::from(method);
         let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{{{}}}}}"#, text.join(","));
         self.is_pending = true;
-        self.send(&line).await?;
+        self.send(line).await?;
         loop {
-            let line = self.line().await?;
-            match parse(&line) {
+            let message = self.channel.recv().await.ok_or(RequestError::Closed)?;
+            match parse(&String::from_utf8_lossy(&message)) {
                 Some(Incoming::Result { to, result }) if to == id => {
                     self.is_pending = false;
                     return Ok(result);
@@ -235,7 +194,7 @@ impl McpClient {
                     return Err(trouble.redacted(&self.redactor));
                 }
                 Some(Incoming::Request { id, method }) => {
-                    self.send(&decline_request(&id, &method)).await?;
+                    self.send(decline_request(&id, &method)).await?;
                     notify(Notification::RequestDeclined(method));
                 }
                 Some(Incoming::Progress(progress)) => notify(Notification::Progress(progress.redacted(&self.redactor))),
@@ -296,7 +255,7 @@ impl McpClient {
         let params = json!({ "requestId": self.last_id, "reason": "interrupted" });
         let notice = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
         // The driver may have ended.
-        let _ = self.send(&notice.to_string()).await;
+        let _ = self.send(notice.to_string()).await;
         // Closing right away could lose the cancellation.
         let cancelled = self.events.until(|seen| seen.is_cancelled.then_some(()));
         if timeout(CANCEL_TIMEOUT, cancelled).await.is_ok() {
@@ -306,65 +265,26 @@ impl McpClient {
 
     /// Closes the connection: finishes running calls, ends the session, and shuts the child down.
     pub(crate) async fn close(self) {
-        let McpClient { to, from, mut driver, inputs, is_pending, .. } = self;
+        self.close_within(CLOSE_TIMEOUT).await;
+    }
+
+    /// Closes the connection within a time limit; then the guard ends the child.
+    pub(crate) async fn close_within(self, time_limit: Duration) {
+        let McpClient { channel, mut engine, is_pending, .. } = self;
         if is_pending {
             // The response is no longer needed. A second stop skips the graceful shutdown.
-            if inputs.send(Input::Stop).is_ok() {
-                let _ = inputs.send(Input::Stop);
-            }
+            engine.stop();
+            engine.stop();
         }
-        drop(from.unsplit(to));
-        if timeout(CLOSE_TIMEOUT, &mut driver).await.is_err() {
-            driver.abort();
-            let _ = driver.await;
+        drop(channel);
+        if timeout(time_limit, engine.ended()).await.is_err() {
+            engine.abort().await;
         }
     }
 
-    async fn send(&mut self, line: &str) -> Result<(), RequestError> {
-        let sent = self.to.write_all(format!("{line}\n").as_bytes()).await;
-        sent.map_err(|_| RequestError::Closed)
+    async fn send(&mut self, message: String) -> Result<(), RequestError> {
+        self.channel.send(message).await.map_err(|_| RequestError::Closed)
     }
-
-    /// Reads the next line. A cancelled wait loses nothing.
-    async fn line(&mut self) -> Result<String, RequestError> {
-        loop {
-            if let Some(end) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {
-                let rest = self.buffer.split_off(self.searched + end + 1);
-                let line = std::mem::replace(&mut self.buffer, rest);
-                self.searched = 0;
-                return Ok(String::from_utf8_lossy(&line).into_owned());
-            }
-            self.searched = self.buffer.len();
-            match self.from.read_buf(&mut self.buffer).await {
-                Ok(count) if count > 0 => {}
-                _ => return Err(RequestError::Closed),
-            }
-        }
-    }
-}
-
-fn drive<H, O>(
-    config: Config,
-    limits: Limits,
-    host: H,
-    pipe: DuplexStream,
-    mut inputs: UnboundedReceiver<Input>,
-    observer: O,
-    redactor: Redactor,
-) -> JoinHandle<Ending>
-where
-    H: Host + 'static,
-    O: Observer + 'static,
-{
-    let (reader, writer) = tokio::io::split(pipe);
-    let engine = Engine::new(config, fastrand::u64(..));
-    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let driver = Driver::new(engine, limits, host, client, observer).with_redactor(redactor);
-    tokio::spawn(driver.run(move |cx| match inputs.poll_recv(cx) {
-        Poll::Ready(Some(input)) => Poll::Ready(input),
-        // The sender was dropped together with the pipe, and the closed pipe ends the driver.
-        Poll::Ready(None) | Poll::Pending => Poll::Pending,
-    }))
 }
 
 /// Returns the members of an object, each as raw JSON.

@@ -11,14 +11,21 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
+use mendline::Builder;
+use mendline::builder::ServerHandle;
 use mendline::catalogue::Identity;
 use mendline::decisions::config::{Dialect, Transport};
 use mendline::decisions::{Secret, UpstreamConfig, defaults};
+use mendline::observe::redact::Redactor;
+use mendline::os::processes::OWN_PROGRAM;
+use mendline::transport;
 use mendline::transport::child::ChildCommand;
+use mendline::transport::guard::Guard;
 use mendline::transport::http::{ProxyRules, Target, TlsOptions, UrlFault};
 use mendline_config::{self as config, Name, Owner, Server, expand, is_plain_variable_name, is_variable_name};
 use mendline_wire::Limits;
 
+use crate::GUARD;
 use crate::bare_command;
 use crate::cli::RunOptions;
 use crate::help::conceal;
@@ -43,6 +50,21 @@ pub(crate) struct Plan {
 pub(crate) enum Endpoint {
     Child(ChildCommand),
     Remote(Address),
+}
+
+impl Endpoint {
+    /// Returns the endpoint for the engine.
+    pub(crate) fn open(&self) -> Result<transport::Endpoint, String> {
+        Ok(match self {
+            Endpoint::Child(command) => transport::Endpoint::Child(command.clone()),
+            Endpoint::Remote(address) => transport::Endpoint::Remote(Box::new(address.target()?)),
+        })
+    }
+
+    /// Returns whether both are commands, or both are URLs.
+    pub(crate) fn is_same_kind(&self, other: &Endpoint) -> bool {
+        matches!(self, Endpoint::Child(_)) == matches!(other, Endpoint::Child(_))
+    }
 }
 
 /// A server at a URL, as it was written.
@@ -118,6 +140,15 @@ impl Plan {
             address.target()?;
         }
         Ok(plan)
+    }
+
+    /// Returns a builder with this server and the guard of this program.
+    pub(crate) fn builder(self, redactor: Redactor) -> Result<(Builder, ServerHandle), String> {
+        let mut builder = Builder::new(self.limits);
+        let server = builder.server(self.upstream, self.endpoint.open()?);
+        builder.redactor(redactor);
+        builder.guard(|| Guard::start(OWN_PROGRAM, vec![GUARD.into()]));
+        Ok((builder, server))
     }
 
     /// Returns the identity of the server for its cache: the endpoint and the credentials.

@@ -3,22 +3,19 @@
 //! The file is read when it has changed, and at SIGHUP. Valid changes take effect: policies at once, the endpoint when
 //! no call is in flight. An invalid file changes nothing, and the log names the reason.
 
-use std::path::Path;
 use std::sync::Arc;
 
+use mendline::builder::ServerHandle;
+use mendline::decisions::UpstreamConfig;
 use mendline::decisions::port::Change;
-use mendline::decisions::{Input, UpstreamConfig, UpstreamId};
+use mendline::input_queue::Reconfiguration;
 use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::observe::redact::Redactor;
-use mendline::transport::child::ChildCommand;
-use mendline::transport::http::Target;
-use mendline::transport::next::Next;
 use mendline_config::{ConfigFile, Environment, Source, Watch, load};
-use mendline_wire::Limits;
 
 use crate::cli::RunOptions;
 use crate::named::{Named, entry, log_findings};
-use crate::plan::{Endpoint, Plan};
+use crate::plan::Plan;
 
 /// A server that runs from a file.
 pub(crate) struct Reload {
@@ -30,36 +27,33 @@ pub(crate) struct Reload {
     plan: Plan,
     /// The redactor of the log; it must know new secrets before they are used.
     redactor: Redactor,
-}
-
-/// Receiver of a changed endpoint.
-pub(crate) enum ReloadTarget {
-    Child(Next<ChildCommand>),
-    Remote(Next<Target>),
+    /// The server in the engine.
+    server: ServerHandle,
 }
 
 impl Reload {
-    pub(crate) fn new(name: &str, named: &Named, options: Arc<RunOptions>, redactor: Redactor) -> Reload {
+    pub(crate) fn new(
+        name: &str,
+        named: Named,
+        options: Arc<RunOptions>,
+        redactor: Redactor,
+        server: ServerHandle,
+    ) -> Reload {
         let watch = Watch::new(&named.found.path, named.loaded.source.text());
-        let (found, plan) = (named.found.clone(), named.plan.clone());
-        Reload { name: name.to_owned(), options, found, watch, plan, redactor }
-    }
-
-    /// Returns the path of the file.
-    pub(crate) fn file(&self) -> &Path {
-        &self.found.path
+        let Named { found, plan, .. } = named;
+        Reload { name: name.to_owned(), options, found, watch, plan, redactor, server }
     }
 
     /// Checks the file for a change, and returns the input that follows from it.
-    pub(crate) fn look(&mut self, target: &ReloadTarget, log: &LogHandle) -> Option<Input> {
+    pub(crate) fn look(&mut self, log: &LogHandle) -> Option<Reconfiguration> {
         let source = self.watch.look()?;
-        self.take(source, target, log)
+        self.take(source, log)
     }
 
     /// Reads the file at SIGHUP.
-    pub(crate) fn read(&mut self, target: &ReloadTarget, log: &LogHandle) -> Option<Input> {
+    pub(crate) fn read(&mut self, log: &LogHandle) -> Option<Reconfiguration> {
         match self.watch.look_anew() {
-            Some(source) => self.take(source, target, log),
+            Some(source) => self.take(source, log),
             None => {
                 let path = self.found.path.display();
                 log.write(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
@@ -68,7 +62,7 @@ impl Reload {
         }
     }
 
-    fn take(&mut self, source: Source, target: &ReloadTarget, log: &LogHandle) -> Option<Input> {
+    fn take(&mut self, source: Source, log: &LogHandle) -> Option<Reconfiguration> {
         let loaded = load(source, self.found.is_ours, Environment::of_process());
         let path = loaded.source.path().display();
         let plan = match entry(&loaded, &self.name, &self.options.line()) {
@@ -88,50 +82,42 @@ impl Reload {
         };
         self.redactor.learn(&plan.secrets());
         log_findings(&loaded, &self.name, log);
-        let change = self.change(&plan, target, log)?;
+        let change = self.change(&plan, log)?;
         let config = Box::new(plan.upstream.clone());
         self.plan = plan;
-        Some(Input::Reconfigure { upstream: UpstreamId(0), config, change })
+        Some(Reconfiguration { upstream: self.server.id, config, change })
     }
 
     /// Returns the kind of change, if there is one.
-    fn change(&self, plan: &Plan, target: &ReloadTarget, log: &LogHandle) -> Option<Change> {
+    fn change(&self, plan: &Plan, log: &LogHandle) -> Option<Change> {
         let moved = plan.endpoint != self.plan.endpoint || plan.upstream.transport != self.plan.upstream.transport;
         if plan.limits != self.plan.limits {
             log.write(LogLevel::Warn, "`limits.messageBytes` takes effect after a restart of Mendline");
         }
-        match (&plan.endpoint, target) {
-            _ if !moved && is_alike(&plan.upstream, &self.plan.upstream) => {
-                log.write(LogLevel::Debug, "the configuration file has changed, but nothing in it for this server");
-                None
-            }
-            _ if !moved => Some(Change::Policies),
-            (Endpoint::Child(command), ReloadTarget::Child(next)) => {
-                next.put(command.clone());
+        if !moved && is_alike(&plan.upstream, &self.plan.upstream) {
+            log.write(LogLevel::Debug, "the configuration file has changed, but nothing in it for this server");
+            return None;
+        }
+        if !moved {
+            return Some(Change::Policies);
+        }
+        if !plan.endpoint.is_same_kind(&self.plan.endpoint) {
+            log.write(
+                LogLevel::Warn,
+                "the server has changed between a command and a URL: that takes effect after a restart of Mendline",
+            );
+            return None;
+        }
+        match plan.endpoint.open() {
+            Ok(endpoint) => {
+                self.server.next.put(endpoint);
                 Some(Change::Transport)
             }
-            (Endpoint::Remote(address), ReloadTarget::Remote(next)) => match address.target() {
-                Ok(target) => {
-                    next.put(target.limits(self.limits()));
-                    Some(Change::Transport)
-                }
-                Err(complaint) => {
-                    log.write(LogLevel::Error, &format!("{complaint}; the old configuration stays"));
-                    None
-                }
-            },
-            _ => {
-                log.write(
-                    LogLevel::Warn,
-                    "the server has changed between a command and a URL: that takes effect after a restart of Mendline",
-                );
+            Err(complaint) => {
+                log.write(LogLevel::Error, &format!("{complaint}; the old configuration stays"));
                 None
             }
         }
-    }
-
-    fn limits(&self) -> Limits {
-        self.plan.limits.clone()
     }
 }
 

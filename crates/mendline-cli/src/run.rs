@@ -1,34 +1,27 @@
 //! `mendline run`: one client on stdin and stdout, one server as a child or at a URL.
 //!
-//! This module only assembles the parts. The guard starts first, because no child may start without one. The driver is
-//! a task of a runtime with one thread, because waking a task takes no system call, unlike waking the outermost future.
+//! This module only names the parts; [`mendline::Builder`] puts them together. The driver is a task of a runtime with one
+//! thread, because waking a task takes no system call, unlike waking the outermost future.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use mendline::builder::ControlSocket;
 use mendline::catalogue::CatalogueFile;
-use mendline::control::{Socket, StatusObserver, StatusStore, runtime_dir, server};
+use mendline::control::runtime_dir;
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
-use mendline::decisions::{ClientId, Config, Engine, Input, Moment, UpstreamId};
-use mendline::driver::{Client, Driver, Host};
-use mendline::frontend::stdio;
+use mendline::frontend::StdioFrontend;
 use mendline::observe::log::{Log, LogLevel};
-use mendline::os::processes::OWN_PROGRAM;
 use mendline::state::state_directory;
-use mendline::transport::child::Children;
-use mendline::transport::guard::Guard;
-use mendline::transport::remote::Remote;
 use mendline_config::LogSettings;
-use mendline_wire::Limits;
 
-use crate::GUARD;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
-use crate::external_inputs::ExternalInputs;
-use crate::named::{Refusal, log_findings, named};
-use crate::plan::{Endpoint, Plan};
-use crate::reload::{Reload, ReloadTarget};
+use crate::external_inputs;
+use crate::named::{Named, Refusal, log_findings, named};
+use crate::plan::Plan;
+use crate::reload::Reload;
 use crate::server_flags::Line;
 use crate::untrusted_text::one_line;
 
@@ -58,8 +51,9 @@ pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
 struct Bridge {
     plan: Plan,
     log: Log,
-    /// Set if the server comes from a file.
-    reload: Option<Reload>,
+    /// The entry of a file that the server comes from, if it does.
+    entry: Option<(String, Named)>,
+    options: Arc<RunOptions>,
 }
 
 fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
@@ -76,10 +70,11 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
     let bridge = match line.by_name() {
         Some(name) => {
             let named = named(name, &line)?;
-            let log = log_for(&named.plan, &named.loaded.logs)?;
+            let plan = named.plan.clone();
+            let log = log_for(&plan, &named.loaded.logs)?;
             log_findings(&named.loaded, name, &log.handle());
-            let reload = Some(Reload::new(name, &named, Arc::clone(options), log.redactor()));
-            Bridge { plan: named.plan, log, reload }
+            let entry = Some((name.to_owned(), named));
+            Bridge { plan, log, entry, options: Arc::clone(options) }
         }
         None => {
             let plan = Plan::of_flags(&line)?;
@@ -91,7 +86,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
                 );
                 log.write(LogLevel::Warn, &words);
             }
-            Bridge { log, plan, reload: None }
+            Bridge { plan, log, entry: None, options: Arc::clone(options) }
         }
     };
     if level >= LogLevel::Info && std::io::stdin().is_terminal() {
@@ -113,95 +108,37 @@ fn terminal_hint(line: &Line<'_>) -> String {
 
 impl Bridge {
     fn run(self) -> std::io::Result<Ending> {
-        let Bridge { plan, log, reload } = self;
-        let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
-        let list_cache = state.and_then(|state| CatalogueFile::open(&state, plan.identity(), log.handle()));
-        let list_cache = list_cache.map(|list_cache| list_cache.hiding(log.redactor()));
-        let Plan { upstream, endpoint, limits } = plan;
-        let config = Config::new(vec![upstream]);
-        let configuration = reload.as_ref().map(|reload| reload.file().display().to_string());
-        let status_store = StatusStore::new(configuration, &config.upstreams).with_redactor(log.redactor());
-        let setup = EngineSetup { config, limits, list_cache, status_store };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let ended = match endpoint {
-            Endpoint::Child(command) => {
-                let guard = Guard::start(OWN_PROGRAM, vec![GUARD.into()]);
-                if let Err(error) = &guard {
-                    log.write(LogLevel::Warn, &format!("no guard: the server may outlive a killed Mendline ({error})"));
-                }
-                let children = Children::new(vec![command], guard.ok());
-                let reload = reload.map(|reload| (reload, ReloadTarget::Child(children.next())));
-                runtime.block_on(drive(setup, children, reload, log))
-            }
-            Endpoint::Remote(address) => {
-                let target = address.target().map_err(std::io::Error::other)?;
-                let remote = Remote::new(target.limits(setup.limits.clone()));
-                let reload = reload.map(|reload| (reload, ReloadTarget::Remote(remote.next())));
-                runtime.block_on(drive(setup, remote, reload, log))
-            }
-        };
+        let ended = runtime.block_on(self.drive());
         // A pending name lookup must not delay the exit.
         runtime.shutdown_background();
         ended
     }
-}
 
-/// Setup of the engine and its driver.
-struct EngineSetup {
-    config: Config,
-    limits: Limits,
-    /// Cache of the server's handshake and lists.
-    list_cache: Option<CatalogueFile>,
-    /// Status store for the control socket.
-    status_store: StatusStore,
-}
+    async fn drive(self) -> std::io::Result<Ending> {
+        let Bridge { plan, log, entry, options } = self;
+        let (redactor, log_handle, limits) = (log.redactor(), log.handle(), plan.limits.clone());
+        let through_the_network = plan.upstream.transport != Transport::Child;
+        let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
+        let list_cache = state.and_then(|state| CatalogueFile::open(&state, plan.identity(), log.handle()));
 
-async fn drive<H>(
-    setup: EngineSetup,
-    host: H,
-    reload: Option<(Reload, ReloadTarget)>,
-    log: Log,
-) -> std::io::Result<Ending>
-where
-    H: Host + 'static,
-{
-    let EngineSetup { config, limits, list_cache, status_store } = setup;
-    let through_the_network = config.upstreams.iter().any(|upstream| upstream.transport != Transport::Child);
-    let inputs = ExternalInputs::listen(through_the_network, reload, log.handle())?;
-    let (recorder, _socket) = open_control_socket(status_store, &config, &inputs, &log).unzip();
-    let (reader, writer) = stdio::open()?;
-    let mut engine = Engine::new(config, fastrand::u64(..));
-    if let Some(what) = list_cache.as_ref().and_then(CatalogueFile::read) {
-        engine.handle(Input::Cached { upstream: UpstreamId(0), what }, Moment::ZERO);
-    }
-    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-    let redactor = log.redactor();
-    let mut driver = Driver::new(engine, limits, host, client, (log, recorder)).with_redactor(redactor);
-    if let Some(list_cache) = list_cache {
-        driver = driver.with_cache_store(Box::new(list_cache.store()));
-    }
-    let task = tokio::spawn(driver.run(move |cx| inputs.poll(cx)));
-    task.await.map_err(std::io::Error::other)
-}
-
-/// Opens the control socket. Without a directory for it, the process runs without one.
-fn open_control_socket(
-    status_store: StatusStore,
-    config: &Config,
-    inputs: &Arc<ExternalInputs>,
-    log: &Log,
-) -> Option<(StatusObserver, server::SocketGuard)> {
-    let name = config.upstreams.first().map_or("", |upstream| &upstream.name);
-    match Socket::open(&runtime_dir::candidates(|name| std::env::var_os(name)), name) {
-        Ok(socket) => {
-            let (status_store, inputs) = (status_store.shared(), Arc::clone(inputs));
-            let steer: server::InputSender = Arc::new(move |input| inputs.push_command(input));
-            Some((StatusObserver::new(Arc::clone(&status_store)), socket.serve(status_store, steer)))
+        let (mut builder, server) = plan.builder(redactor.clone()).map_err(std::io::Error::other)?;
+        if let Some(list_cache) = list_cache {
+            builder.list_cache(server.id, list_cache.hiding(redactor.clone()));
         }
-        Err(why) => {
-            log.write(LogLevel::Warn, &format!("`mendline status` will not see this process: {why}"));
-            None
+        builder.control_socket(ControlSocket {
+            directories: runtime_dir::candidates(|name| std::env::var_os(name)),
+            configuration: entry.as_ref().map(|(_, named)| named.found.path.display().to_string()),
+        });
+        let reload = entry.map(|(name, named)| Reload::new(&name, named, options, redactor, server.clone()));
+        external_inputs::listen(builder.inputs(), server.id, through_the_network, reload, log.handle())?;
+
+        let frontend = StdioFrontend::open(&limits)?;
+        let mut running = builder.observer(log).start([(server.id, frontend)]);
+        for problem in running.problems() {
+            log_handle.write(LogLevel::Warn, &problem.to_string());
         }
+        running.ended().await
     }
 }
 

@@ -38,6 +38,18 @@ pub enum Line {
     },
 }
 
+impl Line {
+    /// A text that was framed otherwise, as a line: whole if it has at most `limit` bytes.
+    pub fn of_text(text: Bytes, limit: usize) -> Line {
+        if text.len() <= limit { Line::Text(text) } else { Line::too_long(&text) }
+    }
+
+    fn too_long(text: &[u8]) -> Line {
+        let (head, tail) = (&text[..text.len().min(HEAD)], &text[text.len().saturating_sub(TAIL)..]);
+        Line::TooLong { length: text.len() as u64, head: copy(head), tail: copy(tail) }
+    }
+}
+
 /// Splits a stream of bytes into lines.
 #[derive(Debug)]
 pub struct Lines {
@@ -117,8 +129,7 @@ impl Lines {
         let end = end + carriage_return;
         let text = &self.buffer[..length];
         let line = if length > self.limit {
-            let (head, tail) = (&text[..length.min(HEAD)], &text[length.saturating_sub(TAIL)..]);
-            Some(Line::TooLong { length: length as u64, head: copy(head), tail: copy(tail) })
+            Some(Line::too_long(text))
         } else if text.trim_ascii_start().is_empty() {
             None
         } else if length < COPY_BELOW {

@@ -1,5 +1,41 @@
 //! Transports to clients.
 //!
-//! [`stdio`] serves one client on the stdin and stdout of this process.
+//! A [`Frontend`] is one client as the driver sees it. [`StdioFrontend`] serves a client over two byte streams, with one
+//! message on each line; [`stdio`] opens the stdin and stdout of this process for it. [`ChannelFrontend`] serves a
+//! client in this process.
 
+mod channel;
 pub use crate::os::stdio;
+mod stdio_frontend;
+
+use std::io;
+use std::task::Context;
+
+use mendline_wire::Spliced;
+
+pub use self::channel::{ChannelClosed, ChannelFrontend, ClientChannel, channel};
+pub use self::stdio_frontend::StdioFrontend;
+pub use crate::driver::Step;
+
+/// The side of the driver on which a client is.
+///
+/// The driver asks the engine before each [`poll_input`](Frontend::poll_input) whether the client may be read from. It
+/// knows the type of its frontends, so that a message takes neither an allocation nor a dynamic call to pass.
+pub trait Frontend: Send {
+    /// Returns the next frame from the client. Reads at most `allowance` bytes for it, and reduces the allowance by
+    /// what it has read.
+    fn poll_input(&mut self, cx: &mut Context<'_>, allowance: &mut usize) -> Step;
+
+    /// Pulls messages from `next` and writes them, until there is none left or the client takes no more. Messages that
+    /// cannot be written yet stay in the engine, except for a bounded rest. Fails once, when the client can no longer
+    /// be written to.
+    fn poll_write(&mut self, cx: &mut Context<'_>, next: impl FnMut() -> Option<Spliced>) -> io::Result<()>;
+
+    /// Returns whether a client that has closed its output no longer reads either, as far as that shows without a
+    /// write.
+    fn is_abandoned(&mut self, cx: &mut Context<'_>) -> bool;
+
+    /// Returns whether the client has taken every message that the last [`poll_write`](Frontend::poll_write) could
+    /// pull, or will never take the rest.
+    fn is_flushed(&self) -> bool;
+}

@@ -1,34 +1,28 @@
 //! Probes of configured servers that do not run.
 //!
-//! Each server is reached as `mendline run` would reach it, by the same engine and driver, with a client that only
-//! performs the handshake. All probes run at once, with one time limit. A child that was started for a probe is ended
+//! Each server is reached as `mendline run` would reach it, by the same engine, with a client that only performs the
+//! handshake. All probes run at once, with one time limit. A child that was started for a probe is ended
 //! together with all its processes.
 
-use std::future::pending;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use mendline::Observer;
 use mendline::control::snapshot::TransportKind;
-use mendline::decisions::config::{AutoReconnect, Catalogue, Dialect, Reconnect, Startup, Transport};
+use mendline::decisions::config::{AutoReconnect, Dialect, Reconnect, Transport};
 use mendline::decisions::words::Cause;
-use mendline::decisions::{ClientId, Config, Engine, Event, Input, LinkState, Quote as _, UpstreamConfig, UpstreamId};
-use mendline::driver::{At, Client, Driver, Host};
+use mendline::decisions::{Event, LinkState, Quote as _, UpstreamConfig, UpstreamId};
+use mendline::driver::At;
 use mendline::observe::redact::Redactor;
-use mendline::os::processes::OWN_PROGRAM;
-use mendline::transport::child::Children;
-use mendline::transport::guard::Guard;
-use mendline::transport::remote::Remote;
-use mendline_wire::Limits;
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 
 use super::report::{ProbeOutcome, Probed, Report};
-use crate::GUARD;
+use crate::mcp_client::{McpClient, RequestError, ServerInfo};
 use crate::named::{Refusal, locate, read};
-use crate::plan::{Endpoint, Plan};
+use crate::plan::Plan;
+
+/// Time limit for closing.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum length of quoted text of a server.
 const LONGEST: usize = 200;
@@ -93,31 +87,19 @@ impl Trial {
     }
 }
 
-async fn attempt(plan: Plan, within: Duration) -> Probed {
+async fn attempt(mut plan: Plan, within: Duration) -> Probed {
     let redactor = Redactor::default();
     redactor.learn(&plan.secrets());
-    let Plan { mut upstream, endpoint, limits } = plan;
-    let mut probed = known(&upstream, ProbeOutcome::Fails, None);
-    // No answer comes from the cache, and one attempt is enough: the question is whether the server is available now.
-    upstream.catalogue = Catalogue { cache: false, startup: Startup::Wait };
+    let upstream = &mut plan.upstream;
+    let mut probed = known(upstream, ProbeOutcome::Fails, None);
+    // One attempt is enough: the question is whether the server is available now.
     upstream.reconnect = Reconnect::from(AutoReconnect { max_retries: Some(Some(0)), ..AutoReconnect::default() });
     upstream.timeouts.handshake = upstream.timeouts.handshake.min(within);
     let begun = Instant::now();
-    let answer = match endpoint {
-        Endpoint::Child(command) => {
-            let guard = Guard::start(OWN_PROGRAM, vec![GUARD.into()]).ok();
-            handshake(upstream, limits, Children::new(vec![command], guard), within, &redactor).await
-        }
-        Endpoint::Remote(address) => match address.target() {
-            Ok(target) => {
-                handshake(upstream, limits.clone(), Remote::new(target.limits(limits)), within, &redactor).await
-            }
-            Err(why) => Err(Failure { outcome: ProbeOutcome::Fails, why }),
-        },
-    };
+    let answer = handshake(plan, within).await;
     probed.took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     match answer {
-        Ok(server) => (probed.outcome, probed.server) = (ProbeOutcome::Answers, server),
+        Ok(server) => (probed.outcome, probed.server) = (ProbeOutcome::Answers, who(&server, &redactor)),
         Err(failure) => (probed.outcome, probed.why) = (failure.outcome, Some(plain(&failure.why, &redactor))),
     }
     probed
@@ -129,70 +111,29 @@ struct Failure {
     why: String,
 }
 
-/// Performs the handshake through a separate driver. Returns the name of the server, if it has one.
-async fn handshake<H: Host + 'static>(
-    upstream: UpstreamConfig,
-    limits: Limits,
-    host: H,
-    within: Duration,
-    redactor: &Redactor,
-) -> Result<Option<String>, Failure> {
-    let engine = Engine::new(Config::new(vec![upstream]), fastrand::u64(..));
-    let (near, far) = tokio::io::duplex(64 * 1024);
-    let (reader, writer) = tokio::io::split(far);
-    let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+/// Performs the handshake through a separate engine.
+async fn handshake(plan: Plan, within: Duration) -> Result<ServerInfo, Failure> {
     let last_failure = LastFailure::default();
-    let driver = Driver::new(engine, limits, host, client, last_failure.clone()).with_redactor(redactor.clone());
-    let driven = tokio::spawn(driver.run(|_| Poll::<Input>::Pending));
-    let (hears, mut says) = tokio::io::split(near);
-    let said = tokio::time::timeout(within, async {
-        if says.write_all(initialize_request().as_bytes()).await.is_err() {
-            pending::<()>().await;
+    let opened = McpClient::open(plan, last_failure.clone());
+    let mut client = opened.map_err(|why| Failure { outcome: ProbeOutcome::Fails, why })?;
+    let answer = tokio::time::timeout(within, client.handshake()).await;
+    let seen = last_failure.take();
+    client.close_within(CLOSE_TIMEOUT).await;
+    let (outcome, said) = match answer {
+        Ok(Ok(server)) => return Ok(server),
+        Ok(Err(RequestError::Error { code, message, .. })) if code == Cause::NeedsLogin.code() => {
+            (ProbeOutcome::NeedsLogin, message)
         }
-        answer(hears).await
-    })
-    .await;
-    // Dropping the client ends the driver, and with it the child; the guard ends a stubborn one.
-    drop(says);
-    let _ = tokio::time::timeout(Duration::from_secs(1), driven).await;
-    match said {
-        Ok(Some(answer)) if answer.get("result").is_some() => Ok(who(&answer["result"]["serverInfo"], redactor)),
-        Ok(answer) => {
-            let code = answer.as_ref().and_then(|answer| answer["error"]["code"].as_i64());
-            let said = answer.as_ref().and_then(|answer| answer["error"]["message"].as_str());
-            let needs_login = code == Some(Cause::NeedsLogin.code());
-            let outcome = if needs_login { ProbeOutcome::NeedsLogin } else { ProbeOutcome::Fails };
-            let why = last_failure.take().unwrap_or_else(|| said.unwrap_or("it ended without an answer").to_owned());
-            Err(Failure { outcome, why })
-        }
-        Err(_) => {
-            let why = last_failure.take().unwrap_or_else(|| "no answer in time".to_owned());
-            Err(Failure { outcome: ProbeOutcome::Fails, why })
-        }
-    }
+        Ok(Err(RequestError::Error { message, .. })) => (ProbeOutcome::Fails, message),
+        Ok(Err(RequestError::Closed)) => (ProbeOutcome::Fails, "it ended without an answer".to_owned()),
+        Ok(Err(error)) => (ProbeOutcome::Fails, error.words()),
+        Err(_) => (ProbeOutcome::Fails, "no answer in time".to_owned()),
+    };
+    Err(Failure { outcome, why: seen.unwrap_or(said) })
 }
 
-fn initialize_request() -> String {
-    let who = json!({ "name": "mendline-status", "version": env!("CARGO_PKG_VERSION") });
-    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": who });
-    format!("{}\n", json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))
-}
-
-/// Returns the response to the handshake, and skips other messages.
-async fn answer(hears: impl AsyncRead + Unpin) -> Option<Value> {
-    let mut lines = BufReader::new(hears).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        match serde_json::from_str::<Value>(&line) {
-            Ok(message) if message["id"] == 1 && message.get("method").is_none() => return Some(message),
-            _ => {}
-        }
-    }
-    None
-}
-
-fn who(server: &Value, redactor: &Redactor) -> Option<String> {
-    let name = server["name"].as_str()?;
-    let version = server["version"].as_str().unwrap_or_default();
+fn who(server: &ServerInfo, redactor: &Redactor) -> Option<String> {
+    let (name, version) = (server.name.as_deref()?, server.release.as_deref().unwrap_or_default());
     Some(plain(format!("{name} {version}").trim(), redactor))
 }
 

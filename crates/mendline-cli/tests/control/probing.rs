@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use mendline_faults::Rule;
+use mendline_faults::{Answers, Rule};
 use serde_json::{Value, json};
 
 use crate::client::MENDLINE;
-use crate::site::{Site, json_answers};
+use crate::site::{Site, json_answers, modern};
 use crate::stage::{CommandOutput, Stage, until_gone};
 
 fn configured(stage: &Stage, servers: &Value) -> String {
@@ -95,4 +95,14 @@ fn probe_without_file_reports_no_servers() {
     assert!(output.code == Some(2) && output.stderr.contains("error:"), "{output:?}");
     let output = stage.query(&["status", "--probe", "--config", "/nonexistent.json"]);
     assert_eq!(output.code, Some(2), "{output:?}");
+}
+
+#[test]
+fn probe_reaches_server_of_the_modern_era_only() {
+    let (stage, site) = (Stage::new(), Site::start(modern(Answers::Json)));
+    let file = configured(&stage, &json!({ "new": { "url": site.url() } }));
+    let arguments = ["status", "--json", "--probe", "--config", &file, "--within", "5s"];
+    // A probe may time out on a busy machine and is repeated.
+    let answers = |output: &CommandOutput| output.json()["probed"][0]["outcome"] == "answers";
+    assert!(stage.query_until(&arguments, answers).json()["probed"][0]["server"].is_string());
 }

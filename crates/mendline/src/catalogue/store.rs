@@ -7,7 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mendline_core::{ListCache, UpstreamId};
+use mendline_core::ListCache;
 
 use super::file::File;
 use crate::background::{Work, Worker};
@@ -53,7 +53,7 @@ impl DiskStore {
 }
 
 impl CacheStore for DiskStore {
-    fn store(&mut self, _: UpstreamId, what: ListCache) {
+    fn store(&mut self, what: ListCache) {
         let mut state = self.slot.lock();
         state.next = Some(what);
         drop(state);
@@ -152,7 +152,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let mut store = file(state.path()).store();
         for number in 0..50 {
-            store.store(UpstreamId(0), catalogue(&format!("tool{number}")));
+            store.store(catalogue(&format!("tool{number}")));
         }
         drop(store);
         let kept = file(state.path()).read().unwrap().write();
@@ -163,7 +163,7 @@ mod tests {
     fn list_cache_with_credential_is_not_written() {
         let state = tempfile::tempdir().unwrap();
         let mut store = file(state.path()).store();
-        store.store(UpstreamId(0), catalogue("s3cr3t-canary"));
+        store.store(catalogue("s3cr3t-canary"));
         drop(store);
         assert!(file(state.path()).read().is_none());
     }
@@ -188,7 +188,7 @@ mod tests {
         ] {
             let state = tempfile::tempdir().unwrap();
             let mut store = file(state.path()).hiding(redactor.clone()).store();
-            store.store(UpstreamId(0), catalogue(text));
+            store.store(catalogue(text));
             drop(store);
             assert!(file(state.path()).read().is_none(), "{text}");
         }
@@ -198,7 +198,7 @@ mod tests {
     fn text_that_only_resembles_a_credential_is_written() {
         let state = tempfile::tempdir().unwrap();
         let mut store = file(state.path()).store();
-        store.store(UpstreamId(0), catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
+        store.store(catalogue("Authorization: Bearer YOUR_TOKEN_HERE"));
         drop(store);
         assert!(file(state.path()).read().is_some());
     }
@@ -211,7 +211,7 @@ mod tests {
         std::fs::remove_dir(&folder).unwrap();
         std::fs::write(&folder, b"a file instead of a directory").unwrap();
         for _ in 0..3 {
-            store.store(UpstreamId(0), catalogue("tool"));
+            store.store(catalogue("tool"));
         }
         drop(store);
     }

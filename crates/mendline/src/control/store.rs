@@ -235,14 +235,15 @@ mod tests {
     use super::*;
     use crate::control::snapshot::{BreakerState, Server};
 
-    const UPSTREAM: UpstreamId = UpstreamId(0);
+    const UPSTREAM: UpstreamId = UpstreamId(1);
 
     fn emit(observer: &mut StatusObserver, event: &Event) {
         observer.on_event(event, At { moment: Moment::ZERO, unix_micros: 0 });
     }
 
     fn store() -> SharedStatus {
-        StatusStore::new(None, &[UpstreamConfig::child("notes", "npx")]).shared()
+        let upstreams = ["files", "notes"].map(|name| UpstreamConfig::child(name, "npx"));
+        StatusStore::new(None, &upstreams).shared()
     }
 
     fn moved(from: LinkState, to: LinkState, why: Option<Reason>) -> Event {
@@ -262,7 +263,7 @@ mod tests {
     }
 
     fn seen(store: &SharedStatus) -> Server {
-        lock(store).snapshot().servers.remove(0)
+        lock(store).snapshot().servers.remove(usize::from(UPSTREAM.0))
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub trait Host: Send {
     /// Starts the child of this link's upstream. Returns when the child runs or has failed to start.
     fn spawn(&mut self, link: LinkId) -> Result<Self::Child, SpawnError>;
 
-    /// Returns the HTTP transport of this upstream, if it has one. Called once.
+    /// Returns the HTTP transport of this upstream, if it has one. Called before its first exchange; after `renew` has
+    /// returned one, never.
     fn remote(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>>;
 
     /// Applies the latest configuration of this upstream: later children are started by it. Returns the new HTTP
@@ -82,10 +83,10 @@ pub enum Drained {
     Nothing,
 }
 
-/// Stores the list cache for the next start. Must not block.
+/// Stores the list cache of one upstream for the next start. Must not block.
 pub trait CacheStore: Send {
-    /// Stores this cache in place of the last one of this upstream.
-    fn store(&mut self, upstream: UpstreamId, cache: ListCache);
+    /// Stores this cache in place of the last one.
+    fn store(&mut self, cache: ListCache);
 }
 
 /// The time of an event.
@@ -149,6 +150,13 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
         self.0.on_message(upstream, direction, message);
         self.1.on_message(upstream, direction, message);
     }
+}
+
+/// Observes nothing.
+impl Observer for () {
+    fn on_event(&mut self, _: &Event, _: At) {}
+
+    fn on_stderr(&mut self, _: UpstreamId, _: &[u8]) {}
 }
 
 /// An optional observer; `None` ignores every call.

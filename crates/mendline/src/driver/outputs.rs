@@ -5,21 +5,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mendline_core::defaults::FINAL_WRITE;
 use mendline_core::port::{ConnectError, ExchangeEnd, Written};
 use mendline_core::{Input, LinkId, Moment, Output};
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::Link;
 use super::{At, Child, Direction, Driver, Host, Iteration, Observer, peer_text, wire};
+use crate::frontend::Frontend;
 
 /// The limit of outputs in one iteration.
 const OUTPUTS_PER_ITERATION: usize = 1024;
 
-impl<H, R, W, O> Driver<H, R, W, O>
-where
-    H: Host,
-    R: AsyncRead + Unpin + Send,
-    W: AsyncWrite + Unpin + Send,
-    O: Observer,
-{
+impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
     /// Runs the outputs of the engine. Requests another iteration after outputs that can cause new inputs; events and
     /// cache writes cannot.
     pub(super) fn run_outputs(&mut self, now: Moment, iteration: &mut Iteration) {
@@ -35,8 +29,8 @@ where
                     continue;
                 }
                 Output::Cache { upstream, what } => {
-                    if let Some(store) = &mut self.cache_store {
-                        store.store(upstream, what);
+                    if let Some((_, store)) = self.cache_stores.iter_mut().find(|(its, _)| *its == upstream) {
+                        store.store(what);
                     }
                     continue;
                 }
@@ -45,25 +39,22 @@ where
                     if let (true, Some(body)) = (self.wire_enabled, &request.body) {
                         wire::show_message(&mut self.observer, exchange.upstream(), Direction::ToServer, body);
                     }
-                    match &mut self.remote {
-                        Some(http) => http.begin(exchange, *request, reuse),
-                        None => {
-                            let how = ExchangeEnd::NoConnection(ConnectError::NotConfigured);
-                            self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
-                        }
+                    if !self.remotes.begin(exchange, *request, reuse, &mut self.host) {
+                        let how = ExchangeEnd::NoConnection(ConnectError::NotConfigured);
+                        self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
                     }
                     continue;
                 }
                 Output::Abort { exchange } => {
                     iteration.exchange_changed = true;
-                    self.remote.iter_mut().chain(&mut self.retired).for_each(|http| http.abort(exchange));
+                    self.remotes.abort(exchange);
                     continue;
                 }
                 Output::ReplaceTransport { upstream } => {
                     // Later lists belong to another server or another credential.
-                    self.cache_store = None;
-                    if let Some(remote) = self.host.renew(upstream) {
-                        self.retired.extend(self.remote.replace(remote));
+                    self.cache_stores.retain(|(its, _)| *its != upstream);
+                    if let Some(http) = self.host.renew(upstream) {
+                        self.remotes.replace(upstream, http);
                     }
                 }
                 Output::Spawn { link } => self.spawn(link, now),

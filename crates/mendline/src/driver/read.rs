@@ -1,4 +1,4 @@
-//! Reads from the client, children and HTTP, and passes the input to the engine.
+//! Reads from clients, children and HTTP, and passes the input to the engine.
 //!
 //! Each source may deliver a few lines per iteration, and no more bytes than one read returns. The output of an exited
 //! child is read to its last line before its exit is reported.
@@ -8,11 +8,11 @@ use std::task::{Context, Poll};
 use mendline_core::port::Pipe;
 use mendline_core::{Engine, Input, Moment, Port};
 use mendline_wire::Received;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::link::{self, Link};
 use super::source::{READ_CHUNK, Step};
 use super::{Child, Direction, Driver, Host, Iteration, Observer, peer_text, wire};
+use crate::frontend::Frontend;
 use crate::observe::redact::Redactor;
 use crate::transport::http::{Dial, Http};
 
@@ -20,36 +20,34 @@ use crate::transport::http::{Dial, Http};
 /// first part works while the next one is read.
 const INPUTS_PER_ITERATION: usize = 8;
 
-impl<H, R, W, O> Driver<H, R, W, O>
-where
-    H: Host,
-    R: AsyncRead + Unpin + Send,
-    W: AsyncWrite + Unpin + Send,
-    O: Observer,
-{
-    pub(super) fn read_client(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
-        let client = self.client;
+impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
+    pub(super) fn read_clients(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
+        for at in 0..self.clients.len() {
+            self.read_client(at, cx, now, iteration);
+        }
+    }
+
+    fn read_client(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
+        let connected = &mut self.clients[at];
+        let client = connected.id;
         let mut allowance = READ_CHUNK;
-        self.client_paused = false;
+        connected.paused = false;
         for _ in 0..INPUTS_PER_ITERATION {
-            if self.client_lost {
-                return;
-            }
             if !self.engine.may_read(Port::Client(client)) {
-                self.client_paused = true;
+                connected.paused = true;
                 iteration.paused = true;
                 return;
             }
-            match self.from_client.poll_line(cx, &mut allowance) {
+            match connected.frontend.poll_input(cx, &mut allowance) {
                 Step::Line(line) => {
                     if self.wire_enabled {
-                        wire::show_line(&mut self.observer, self.upstream, Direction::FromClient, &line);
+                        wire::show_line(&mut self.observer, connected.upstream, Direction::FromClient, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromClient { client, received }, now);
                 }
                 Step::End => {
-                    self.next_client_check = Some(now);
+                    connected.next_check = Some(now);
                     self.engine.handle(Input::ClientEnded { client }, now);
                 }
                 Step::Spent => break,
@@ -74,17 +72,20 @@ where
         }
     }
 
-    pub(super) fn read_remote(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
-        let mut buffered = 0;
-        for http in self.remote.iter_mut().chain(&mut self.retired) {
+    pub(super) fn read_remotes(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
+        let mut buffered: usize = self.remotes.iter().map(|remote| remote.http.buffered()).sum();
+        for remote in self.remotes.iter_mut() {
+            let http = &mut remote.http;
             let observer = self.wire_enabled.then_some(&mut self.observer);
-            http.limit_buffers(self.engine.read_budget());
-            http.limit_calls(self.engine.in_flight_limit(self.upstream));
+            // All transports share one memory budget.
+            let others = buffered - http.buffered();
+            http.limit_buffers(self.engine.read_budget().saturating_sub(others));
+            http.limit_calls(self.engine.in_flight_limit(remote.upstream));
             iteration.again |= read_http(http, &mut self.engine, &self.redactor, observer, cx, now);
-            buffered += http.buffered();
+            buffered = others + http.buffered();
         }
         self.engine.note_buffered(buffered);
-        self.retired.retain(|http| !http.is_over());
+        self.remotes.drop_ended();
     }
 
     fn read_stdout(&mut self, at: usize, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
@@ -100,7 +101,7 @@ where
             match link.stdout.poll_line(cx, &mut allowance) {
                 Step::Line(line) => {
                     if self.wire_enabled {
-                        wire::show_line(&mut self.observer, self.upstream, Direction::FromServer, &line);
+                        wire::show_line(&mut self.observer, link.id.upstream, Direction::FromServer, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
                     self.engine.handle(Input::FromLink { link: link.id, received }, now);

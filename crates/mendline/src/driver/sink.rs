@@ -33,7 +33,7 @@ const SLICES: usize = 16;
 const ALONE_FROM: usize = 64 * 1024;
 
 /// One outgoing byte stream.
-pub(super) struct Sink<W> {
+pub(crate) struct Sink<W> {
     writer: Option<W>,
     /// The write failed. The writer is kept, because its pipe can still report unread bytes.
     failed: bool,
@@ -64,7 +64,7 @@ impl Piece {
 
 impl<W: AsyncWrite + Unpin> Sink<W> {
     /// Creates a sink.
-    pub(super) fn new(writer: W) -> Self {
+    pub(crate) fn new(writer: W) -> Self {
         Self {
             writer: Some(writer),
             failed: false,
@@ -83,12 +83,12 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     }
 
     /// Returns whether all pulled bytes are accepted.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queued == 0
     }
 
     /// Returns whether it can no longer be written to.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.failed || self.writer.is_none()
     }
 
@@ -104,7 +104,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
 
     /// Returns whether the reader is gone, as far as the writer can tell without a write. Marks the sink as failed if
     /// so.
-    pub(super) fn is_abandoned(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn is_abandoned(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(writer) = self.writer.as_mut().filter(|_| !self.failed) else { return false };
         let is_abandoned = matches!(Pin::new(writer).poll_flush(cx), Poll::Ready(Err(_)));
         if is_abandoned {
@@ -114,7 +114,7 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
     }
 
     /// Pulls and writes until there is no message left or the peer accepts no more.
-    pub(super) fn poll_write(
+    pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         mut next: impl FnMut() -> Option<Spliced>,

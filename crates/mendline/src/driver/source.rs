@@ -17,7 +17,7 @@ use mendline_wire::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The size of one read: the default capacity of a pipe.
-pub(super) const READ_CHUNK: usize = 64 * 1024;
+pub(crate) const READ_CHUNK: usize = 64 * 1024;
 
 /// The free space below which a buffer grows before a read, so that no system call reads only a few bytes.
 const ROOM: usize = 16 * 1024;
@@ -26,7 +26,7 @@ const ROOM: usize = 16 * 1024;
 const LONG_LINE: usize = 128 * 1024;
 
 /// One incoming byte stream and the lines in it.
-pub(super) struct Source<R> {
+pub(crate) struct Source<R> {
     reader: Option<R>,
     lines: Lines,
     /// The length of the last long line.
@@ -34,9 +34,9 @@ pub(super) struct Source<R> {
     end_reported: bool,
 }
 
-/// The result of polling a source.
-pub(super) enum Step {
-    /// A line.
+/// The result of polling a source of lines, such as a client.
+pub enum Step {
+    /// A line, or another frame with the text of one or more messages.
     Line(Line),
     /// No input until the reactor wakes the task.
     Wait,
@@ -48,12 +48,12 @@ pub(super) enum Step {
 
 impl<R: AsyncRead + Unpin> Source<R> {
     /// Creates a source of lines of at most `limit` bytes.
-    pub(super) fn new(reader: R, limit: usize) -> Self {
+    pub(crate) fn new(reader: R, limit: usize) -> Self {
         Self { reader: Some(reader), lines: Lines::new(limit), last_long: 0, end_reported: false }
     }
 
     /// Returns the next line. Reads at most `allowance` bytes for it.
-    pub(super) fn poll_line(&mut self, cx: &mut Context<'_>, allowance: &mut usize) -> Step {
+    pub(crate) fn poll_line(&mut self, cx: &mut Context<'_>, allowance: &mut usize) -> Step {
         loop {
             if let Some(line) = self.lines.next_line() {
                 if let Line::Text(text) = &line

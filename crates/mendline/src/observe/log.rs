@@ -181,7 +181,8 @@ mod tests {
     fn log(level: LogLevel, write: impl FnMut(&[u8]) + Send + 'static) -> Log {
         let redactor = Redactor::default();
         let stderr = Stderr::to_writer(level, redactor.clone(), write);
-        Log { names: vec!["notes".to_owned()], redactor, files: None, stderr }
+        let names = vec!["files".to_owned(), "notes".to_owned()];
+        Log { names, redactor, files: None, stderr }
     }
 
     #[test]
@@ -216,7 +217,7 @@ mod tests {
             sink.lock().unwrap().push_str(std::str::from_utf8(batch).unwrap());
         });
         log.redactor().learn(&[Secret::new("open sesame")]);
-        log.on_stderr(UpstreamId(0), b"chatter");
+        log.on_stderr(UpstreamId(1), b"chatter");
         log.write(LogLevel::Warn, "trouble with open sesame");
         drop(log);
         let written = written.lock().unwrap();

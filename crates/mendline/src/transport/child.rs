@@ -12,12 +12,9 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use mendline_core::port::{Exit, Signal, SpawnError};
-use mendline_core::{LinkId, UpstreamId};
 
 use super::guard::Guard;
-use super::http::{Http, TcpDial};
-use super::next::Next;
-use crate::driver::{Child, Drained, Host};
+use crate::driver::{Child, Drained};
 use crate::os::child::{ChildProcess, PipeReader, PipeWriter, Pipes, read_available, unread_bytes};
 use crate::os::errors::{StartFailure, start_failure};
 
@@ -46,48 +43,6 @@ impl ChildCommand {
     }
 }
 
-/// A host that starts child processes: one command for each upstream, in the order of the configuration.
-pub struct Children {
-    commands: Vec<ChildCommand>,
-    guard: Option<Arc<Mutex<Guard>>>,
-    next: Next<ChildCommand>,
-}
-
-impl Children {
-    /// Creates a host for these commands. Without a guard, children may outlive Mendline when it is killed.
-    pub fn new(commands: Vec<ChildCommand>, guard: Option<Guard>) -> Children {
-        Children { commands, guard: guard.map(|guard| Arc::new(Mutex::new(guard))), next: Next::default() }
-    }
-
-    /// Returns the slot for the next command of the first upstream, which the engine applies.
-    pub fn next(&self) -> Next<ChildCommand> {
-        self.next.clone()
-    }
-}
-
-impl Host for Children {
-    type Child = LiveChild;
-    type Dial = TcpDial;
-
-    fn spawn(&mut self, link: LinkId) -> Result<LiveChild, SpawnError> {
-        let Some(command) = self.commands.get(usize::from(link.upstream.0)) else {
-            return Err(SpawnError::NotConfigured);
-        };
-        LiveChild::start(command, self.guard.clone()).map_err(|error| spawn_error(command, &error))
-    }
-
-    fn remote(&mut self, _upstream: UpstreamId) -> Option<Http<TcpDial>> {
-        None
-    }
-
-    fn renew(&mut self, upstream: UpstreamId) -> Option<Http<TcpDial>> {
-        if let (Some(next), Some(command)) = (self.next.take(), self.commands.get_mut(usize::from(upstream.0))) {
-            *command = next;
-        }
-        None
-    }
-}
-
 /// A process that was started and is not yet reaped.
 pub struct LiveChild {
     process: ChildProcess,
@@ -95,7 +50,8 @@ pub struct LiveChild {
 }
 
 impl LiveChild {
-    fn start(spec: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
+    /// Starts a child and registers it with the guard.
+    pub(super) fn start(spec: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
         let mut command = Command::new(&spec.program);
         command.args(&spec.arguments).envs(spec.environment.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = &spec.directory {
@@ -152,7 +108,7 @@ fn drain(pipe: &PipeReader, into: &mut BytesMut) -> Drained {
 }
 
 /// Translates an error of the operating system into a kind and a text with a next step.
-fn spawn_error(program: &ChildCommand, error: &io::Error) -> SpawnError {
+pub(super) fn spawn_error(program: &ChildCommand, error: &io::Error) -> SpawnError {
     let command = program.program.to_string_lossy().into_owned();
     if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return SpawnError::NoDirectory { command, directory: directory.display().to_string() };

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use mendline::decisions::config::Dialect;
 use mendline::decisions::{ClientId, Config, Engine, Event, UpstreamConfig, UpstreamId};
+use mendline::frontend::StdioFrontend;
 use mendline::{Client, Driver, Observer};
 use mendline_wire::Limits;
 use serde_json::{Value, json};
@@ -163,10 +164,11 @@ impl Conversation {
         let (reader, writer) = split(ours);
         let log = EventLog::default();
         let stage = Stage { wire: self.wire, site: site.clone(), meter: meter.clone() };
-        let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
+        let frontend = StdioFrontend::new(reader, writer, &Limits::default());
+        let client = Client { id: ClientId(1), upstream: UpstreamId(0), frontend };
         let engine = Engine::new(Config::new(vec![self.upstream()]), 7);
-        let driver = Driver::new(engine, Limits::default(), stage, client, log.clone()).run(|_| Poll::Pending);
-        let driver = tokio::spawn(driver);
+        let driver = Driver::new(engine, Limits::default(), stage, log.clone()).with_client(client);
+        let driver = tokio::spawn(driver.run(|_| Poll::Pending));
 
         let mut test_client = TestClient::new(theirs, Observations::nothing(self.wire, self.mode, self.variant));
         for roles in self.steps() {

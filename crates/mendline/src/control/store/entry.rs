@@ -281,7 +281,7 @@ mod tests {
 
     use super::*;
 
-    const UPSTREAM: UpstreamId = UpstreamId(0);
+    const UPSTREAM: UpstreamId = UpstreamId(1);
 
     #[test]
     fn r12_silent_calls_have_an_age_until_they_end() {

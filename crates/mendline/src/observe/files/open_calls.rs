@@ -2,21 +2,22 @@
 //!
 //! Most calls succeed, and their log lines would hide the others. A call that fails or is sent twice is logged from its
 //! arrival on. So this module keeps the times of the arrival and of the last attempt of every open call, in a slot that
-//! the number of the call selects. When a call fails or is retried, both are written with that event, and every later
+//! its server and its number select. When a call fails or is retried, both are written with that event, and every later
 //! event of the call is logged.
 
 use mendline_core::event::{Answered, ToolName};
-use mendline_core::{Event, UpstreamId};
+use mendline_core::{ClientId, Event, UpstreamId};
 use mendline_wire::Method;
 
 use crate::observe::log::LogLevel;
 
-/// The number of slots. A call whose slot a later call takes has no history; its failure is logged without it.
+/// The number of slots of a server. A call whose slot a later call takes has no history; its failure is logged without it.
 const SLOTS: usize = 4096;
 
 /// The events of a call before its first logged event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Before {
+    pub(super) client: ClientId,
     pub(super) method: Method,
     pub(super) tool: Option<ToolName>,
     /// The time of its arrival, in microseconds since 1970.
@@ -37,7 +38,6 @@ pub(super) struct Sent {
 
 #[derive(Clone)]
 struct OpenCall {
-    upstream: UpstreamId,
     call: u64,
     before: Before,
     /// Its events are logged from now on.
@@ -47,7 +47,8 @@ struct OpenCall {
 /// The calls that are open.
 #[derive(Default)]
 pub(super) struct OpenCalls {
-    open: Vec<Option<OpenCall>>,
+    /// The slots of each server.
+    open: Vec<Vec<Option<OpenCall>>>,
 }
 
 impl OpenCalls {
@@ -59,8 +60,9 @@ impl OpenCalls {
         at: u64,
     ) -> Option<(LogLevel, Option<Box<Before>>)> {
         match event {
-            Event::CallAccepted { upstream, call, method, tool, .. } => {
-                let before = Before { method: *method, tool: tool.clone(), accepted: at, sent: None };
+            Event::CallAccepted { upstream, call, client, method, tool, .. } => {
+                let (client, method, tool) = (*client, *method, tool.clone());
+                let before = Before { client, method, tool, accepted: at, sent: None };
                 self.open(*upstream, *call, before);
                 None
             }
@@ -107,18 +109,21 @@ impl OpenCalls {
     }
 
     fn open(&mut self, upstream: UpstreamId, call: u64, before: Before) {
-        let slot = slot(call);
-        if slot >= self.open.len() {
-            self.open.resize(slot + 1, None);
+        let (server, slot) = (usize::from(upstream.0), slot(call));
+        if server >= self.open.len() {
+            self.open.resize(server + 1, Vec::new());
         }
-        self.open[slot] = Some(OpenCall { upstream, call, before, is_logged: false });
+        let open = &mut self.open[server];
+        if slot >= open.len() {
+            open.resize(slot + 1, None);
+        }
+        open[slot] = Some(OpenCall { call, before, is_logged: false });
     }
 
     /// Returns the slot of this call, if it holds this call.
     fn find(&mut self, upstream: UpstreamId, call: u64) -> Option<&mut Option<OpenCall>> {
-        let found = self.open.get_mut(slot(call))?;
-        let is_this = |it: &OpenCall| it.call == call && it.upstream == upstream;
-        found.as_ref().is_some_and(is_this).then_some(found)
+        let found = self.open.get_mut(usize::from(upstream.0))?.get_mut(slot(call))?;
+        found.as_ref().is_some_and(|it| it.call == call).then_some(found)
     }
 }
 
@@ -130,12 +135,13 @@ fn slot(call: u64) -> usize {
 mod tests {
     use std::time::Duration;
 
+    use mendline_core::Outcome;
     use mendline_core::reason::Reason;
-    use mendline_core::{ClientId, Outcome};
 
     use super::*;
 
-    const NOTES: UpstreamId = UpstreamId(0);
+    const NOTES: UpstreamId = UpstreamId(2);
+    const FILES: UpstreamId = UpstreamId(1);
 
     /// Returns what is logged of these events, which are one microsecond apart.
     fn logged(events: &[Event]) -> Vec<(usize, LogLevel, Option<Before>)> {
@@ -148,18 +154,15 @@ mod tests {
     }
 
     fn before(accepted: u64) -> Before {
-        Before { method: Method::ToolsCall, tool: None, accepted, sent: None }
+        Before { client: ClientId(1), method: Method::ToolsCall, tool: None, accepted, sent: None }
     }
 
     fn accepted(call: u64) -> Event {
-        Event::CallAccepted {
-            upstream: NOTES,
-            call,
-            client: ClientId(1),
-            method: Method::ToolsCall,
-            tool: None,
-            trace: None,
-        }
+        accepted_by(NOTES, call)
+    }
+
+    fn accepted_by(upstream: UpstreamId, call: u64) -> Event {
+        Event::CallAccepted { upstream, call, client: ClientId(1), method: Method::ToolsCall, tool: None, trace: None }
     }
 
     fn sent(call: u64, attempt: u32) -> Event {
@@ -217,6 +220,14 @@ mod tests {
         assert_eq!(logged(&[accepted(1), answered(1, true)]), [(1, LogLevel::Info, Some(before(0)))]);
         let cancelled = Event::CallCancelled { upstream: NOTES, call: 2, sent: false, was_out: false };
         assert_eq!(logged(&[accepted(1), accepted(2), cancelled]), [(2, LogLevel::Info, Some(before(1)))]);
+    }
+
+    #[test]
+    fn calls_of_two_servers_with_same_number_have_own_histories() {
+        let other = Event::CallCancelled { upstream: FILES, call: 1, sent: false, was_out: false };
+        let logged = logged(&[accepted(1), accepted_by(FILES, 1), retried(1), other]);
+        let expected = [(2, LogLevel::Warn, Some(before(0))), (3, LogLevel::Info, Some(before(1)))];
+        assert_eq!(logged, expected);
     }
 
     #[test]

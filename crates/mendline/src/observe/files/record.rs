@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use mendline_core::event::{Answered, ToolName};
 use mendline_core::reason::Reason;
-use mendline_core::{ClientId, Event, UpstreamId};
+use mendline_core::{Event, UpstreamId};
 use mendline_wire::Method;
 
 use super::now;
@@ -162,8 +162,8 @@ impl Object<'_> {
     }
 
     fn before(&mut self, before: &Before, upstream: UpstreamId, call: u64) {
-        let (method, tool) = (before.method, before.tool.clone());
-        let accepted = Event::CallAccepted { upstream, call, client: ClientId(0), method, tool, trace: None };
+        let (client, method, tool) = (before.client, before.method, before.tool.clone());
+        let accepted = Event::CallAccepted { upstream, call, client, method, tool, trace: None };
         let started = |Sent { at, attempt, number }| (at, Event::AttemptStarted { upstream, call, attempt, number });
         let sent = before.sent.map(started);
         self.key("before");
@@ -370,18 +370,20 @@ fn may_quote_system_error(event: &Event) -> bool {
 mod tests {
     use mendline_core::reason::ConnectError;
     use mendline_core::words::Cause;
-    use mendline_core::{Outcome, Secret};
+    use mendline_core::{ClientId, Outcome, Secret};
     use serde_json::Value;
 
     use super::*;
 
+    const NOTES: UpstreamId = UpstreamId(1);
+
     fn written(payload: Payload) -> (String, Value) {
         let redactor = Redactor::default();
         redactor.learn(&[Secret::new("open sesame")]);
-        let mut encoder = Encoder::new(vec!["notes".to_owned()], redactor);
+        let mut encoder = Encoder::new(vec!["files".to_owned(), "notes".to_owned()], redactor);
         let mut out = Vec::new();
         let (at, level) = (1_000_000, LogLevel::Info);
-        encoder.write(&Entry { at, level, upstream: Some(UpstreamId(0)), payload }, &mut out);
+        encoder.write(&Entry { at, level, upstream: Some(NOTES), payload }, &mut out);
         let line = String::from_utf8(out).unwrap();
         assert!(line.ends_with("}\n") && !line.trim_end().contains('\n'), "{line}");
         let value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -390,7 +392,7 @@ mod tests {
 
     fn failed(why: Reason) -> Event {
         Event::CallFailed {
-            upstream: UpstreamId(0),
+            upstream: NOTES,
             call: 7,
             method: Method::ToolsCall,
             tool: Some(ToolName::new("read_note")),
@@ -406,6 +408,7 @@ mod tests {
     #[test]
     fn event_is_written_with_all_its_members() {
         let before = Before {
+            client: ClientId(1),
             method: Method::ToolsCall,
             tool: Some(ToolName::new("read_note")),
             accepted: 1,

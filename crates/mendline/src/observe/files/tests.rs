@@ -23,7 +23,7 @@ fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync
     });
     let options =
         FileOptions { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
-    (Files::open(&options, vec!["notes".to_owned()], redactor, stderr.handle()), stderr, written)
+    (Files::open(&options, vec!["files".to_owned(), "notes".to_owned()], redactor, stderr.handle()), stderr, written)
 }
 
 fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
@@ -35,7 +35,7 @@ fn lines(folder: &Path, suffix: &str) -> Vec<Value> {
     texts.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-const NOTES: UpstreamId = UpstreamId(0);
+const NOTES: UpstreamId = UpstreamId(1);
 
 #[test]
 fn events_stderr_and_messages_are_written_in_order() {
@@ -177,8 +177,13 @@ fn writing_resumes_and_missing_lines_are_counted() {
             folder_bytes: FOLDER_BYTES,
             wire: false,
         };
-        let writer =
-            Writer::new(&options, vec!["notes".to_owned()], Redactor::default(), stderr.handle(), Work::new().1);
+        let writer = Writer::new(
+            &options,
+            vec!["files".to_owned(), "notes".to_owned()],
+            Redactor::default(),
+            stderr.handle(),
+            Work::new().1,
+        );
         drop(files);
         (writer, stderr, written)
     };

@@ -5,173 +5,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+mod many_clients;
+mod peers;
+
+use std::collections::BTreeMap;
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use mendline::decisions::port::{Exit, Signal, SpawnError};
-use mendline::decisions::{ClientId, Config, Engine, Event, LinkId, UpstreamConfig, UpstreamId, defaults};
-use mendline::transport::http::{Http, TcpDial};
-use mendline::{Child, Client, Drained, Driver, Host, Observer};
+use mendline::decisions::port::Exit;
+use mendline::decisions::{ClientId, Config, Engine, UpstreamConfig, UpstreamId, defaults};
+use mendline::frontend::StdioFrontend;
+use mendline::{Client, Driver};
 use mendline_wire::Limits;
+use peers::{CAPACITY, EventLog, FakeServer, Stage};
 use tokio::io::{
-    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadBuf, ReadHalf,
-    WriteHalf, split,
+    AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf, split,
 };
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinHandle;
-
-/// The default capacity of a stream.
-const CAPACITY: usize = 64 * 1024;
-
-/// The program side of a child.
-struct FakeServer {
-    stdin: BufReader<DuplexStream>,
-    stdout: Option<DuplexStream>,
-    stderr: DuplexStream,
-    exit_slot: ExitSlot,
-}
-
-impl FakeServer {
-    async fn recv(&mut self) -> serde_json::Value {
-        let mut line = String::new();
-        self.stdin.read_line(&mut line).await.unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-
-    async fn send(&mut self, line: &str) {
-        self.stdout.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).await.unwrap();
-    }
-
-    async fn answer(&mut self, request: &serde_json::Value, result: &str) {
-        self.send(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, request["id"])).await;
-    }
-}
-
-/// The exit status of a child, once it has exited.
-#[derive(Clone, Default)]
-struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
-
-impl ExitSlot {
-    fn set(&self, exit: Exit) {
-        let mut exit_slot = self.0.lock().unwrap();
-        exit_slot.0.get_or_insert(exit);
-        if let Some(waker) = exit_slot.1.take() {
-            waker.wake();
-        }
-    }
-}
-
-/// Creates children whose stdin has these capacities, and sends their program side to the test.
-struct Stage {
-    stdin_capacities: VecDeque<usize>,
-    programs: UnboundedSender<FakeServer>,
-}
-
-struct FakeChild {
-    pipes: Option<(DuplexStream, DuplexStream, DuplexStream)>,
-    exit_slot: ExitSlot,
-}
-
-impl Host for Stage {
-    type Child = FakeChild;
-    type Dial = TcpDial;
-
-    fn remote(&mut self, _: UpstreamId) -> Option<Http<TcpDial>> {
-        None
-    }
-
-    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnError> {
-        let (stdin, program_stdin) = tokio::io::duplex(self.stdin_capacities.pop_front().unwrap_or(CAPACITY));
-        let (stdout, program_stdout) = tokio::io::duplex(CAPACITY);
-        let (stderr, program_stderr) = tokio::io::duplex(CAPACITY);
-        let exit_slot = ExitSlot::default();
-        let program = FakeServer {
-            stdin: BufReader::new(program_stdin),
-            stdout: Some(program_stdout),
-            stderr: program_stderr,
-            exit_slot: exit_slot.clone(),
-        };
-        let over = |_| SpawnError::Other { command: "notes-server".to_owned(), error: "the test is over".to_owned() };
-        self.programs.send(program).map_err(over)?;
-        Ok(FakeChild { pipes: Some((stdin, stdout, stderr)), exit_slot })
-    }
-}
-
-impl Child for FakeChild {
-    type Stdin = DuplexStream;
-    type Stdout = DuplexStream;
-    type Stderr = DuplexStream;
-
-    fn pid(&self) -> u32 {
-        4711
-    }
-
-    fn pipes(&mut self) -> Option<(DuplexStream, DuplexStream, DuplexStream)> {
-        self.pipes.take()
-    }
-
-    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut exit_slot = self.exit_slot.0.lock().unwrap();
-        if exit_slot.0.is_some() {
-            return Poll::Ready(());
-        }
-        exit_slot.1 = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        self.exit_slot.set(match signal {
-            Signal::Term => Exit::Signal(15),
-            Signal::Kill => Exit::Signal(9),
-        });
-    }
-
-    fn reap(&mut self) -> Exit {
-        self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
-    }
-
-    fn unread(&self, _: &DuplexStream) -> u64 {
-        0
-    }
-
-    fn drain_stdout(&self, stdout: &mut DuplexStream, into: &mut BytesMut) -> Drained {
-        drain(stdout, into)
-    }
-
-    fn drain_stderr(&self, stderr: &mut DuplexStream, into: &mut BytesMut) -> Drained {
-        drain(stderr, into)
-    }
-}
-
-fn drain(stream: &mut DuplexStream, into: &mut BytesMut) -> Drained {
-    let mut space = vec![0; CAPACITY];
-    let mut buffer = ReadBuf::new(&mut space);
-    let read = Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
-    match (read, buffer.filled().len()) {
-        (Poll::Ready(Ok(())), count) if count > 0 => {
-            into.extend_from_slice(buffer.filled());
-            Drained::Bytes(count)
-        }
-        _ => Drained::Nothing,
-    }
-}
-
-#[derive(Clone, Default)]
-struct EventLog(Arc<Mutex<Vec<String>>>);
-
-impl Observer for EventLog {
-    fn on_event(&mut self, event: &Event, _: mendline::driver::At) {
-        self.0.lock().unwrap().push(event.to_string());
-    }
-
-    fn on_stderr(&mut self, _: UpstreamId, line: &[u8]) {
-        self.0.lock().unwrap().push(format!("stderr {}", String::from_utf8_lossy(line)));
-    }
-}
 
 /// A running driver with its client, its children and its events.
 struct Harness {
@@ -188,11 +39,13 @@ impl Harness {
         let (reader, writer) = split(ours);
         let (from_us, to_us) = split(theirs);
         let (programs, arriving) = unbounded_channel();
-        let stage = Stage { stdin_capacities: stdin_capacities.iter().copied().collect(), programs };
+        let stdin_capacities = stdin_capacities.iter().copied().collect();
+        let stage = Stage { stdin_capacities, programs, dialers: BTreeMap::new() };
         let events = EventLog::default();
         let engine = Engine::new(Config::new(vec![UpstreamConfig::child("notes", "notes")]), 7);
-        let client = Client { id: ClientId(1), upstream: UpstreamId(0), reader, writer };
-        let driver = Driver::new(engine, Limits::default(), stage, client, events.clone());
+        let frontend = StdioFrontend::new(reader, writer, &Limits::default());
+        let client = Client { id: ClientId(1), upstream: UpstreamId(0), frontend };
+        let driver = Driver::new(engine, Limits::default(), stage, events.clone()).with_client(client);
         let driver = tokio::spawn(driver.run(|_| Poll::Pending));
         Harness { to_us, from_us: BufReader::new(from_us).lines(), programs: arriving, events, driver }
     }

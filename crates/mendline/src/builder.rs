@@ -1,0 +1,257 @@
+//! Builds an engine with its driver, and starts it.
+//!
+//! A program names its servers, gives what it has of the rest, and starts the engine with its clients:
+//!
+//! ```no_run
+//! # use mendline::decisions::UpstreamConfig;
+//! # use mendline::transport::Endpoint;
+//! # use mendline::transport::child::ChildCommand;
+//! # use mendline::frontend::channel;
+//! # use mendline::Builder;
+//! # use mendline_wire::Limits;
+//! # async fn example() -> std::io::Result<()> {
+//! let limits = Limits::default();
+//! let mut builder = Builder::new(limits.clone());
+//! let command = ChildCommand::new("notes-server", []);
+//! let notes = builder.server(UpstreamConfig::child("notes", "notes-server"), Endpoint::Child(command));
+//! let (frontend, mut client) = channel(&limits);
+//! let mut running = builder.start([(notes.id, frontend)]);
+//! # client.send("{}").await.ok();
+//! drop(client);
+//! running.ended().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! This is the interface of the library, and every command of `mendline` that reaches a server uses it. The builder
+//! touches nothing of the process around it: signal handlers, log and guard belong to the program, which passes them on.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mendline_core::port::Ending;
+use mendline_core::{ClientId, Config, Engine, Input, Moment, UpstreamConfig, UpstreamId};
+use mendline_wire::Limits;
+use tokio::task::JoinHandle;
+
+use crate::catalogue::CatalogueFile;
+use crate::control::server::{InputSender, OpenError, SocketGuard};
+use crate::control::{Socket, StatusObserver, StatusStore};
+use crate::driver::{Client, Driver, External, Observer};
+use crate::frontend::Frontend;
+use crate::input_queue::{ExternalInput, InputQueue};
+use crate::observe::redact::Redactor;
+use crate::transport::guard::Guard;
+use crate::transport::next::Next;
+use crate::transport::servers::{Endpoint, Servers};
+
+/// An engine that is not started yet.
+pub struct Builder<O = ()> {
+    limits: Limits,
+    redactor: Redactor,
+    servers: Vec<Server>,
+    observer: O,
+    guard: Option<StartGuard>,
+    control_socket: Option<ControlSocket>,
+    inputs: Arc<InputQueue>,
+}
+
+type StartGuard = Box<dyn FnOnce() -> io::Result<Guard>>;
+
+struct Server {
+    config: UpstreamConfig,
+    endpoint: Endpoint,
+    next: Next<Endpoint>,
+    list_cache: Option<CatalogueFile>,
+}
+
+/// A server of a builder, and of the engine that it starts.
+#[derive(Clone)]
+pub struct ServerHandle {
+    /// Its id.
+    pub id: UpstreamId,
+    /// The slot for its next endpoint, which an [`InputQueue::push_change`] of the transport applies. It must be of the
+    /// same kind.
+    pub next: Next<Endpoint>,
+}
+
+/// The control socket of a process.
+#[derive(Clone, Debug)]
+pub struct ControlSocket {
+    /// The directories for its file; the first usable one is taken.
+    pub directories: Vec<PathBuf>,
+    /// The configuration file, for the status.
+    pub configuration: Option<String>,
+}
+
+impl Builder {
+    /// Creates a builder without servers. The limits apply to the messages of all servers and clients.
+    pub fn new(limits: Limits) -> Builder {
+        Builder {
+            limits,
+            redactor: Redactor::default(),
+            servers: Vec::new(),
+            observer: (),
+            guard: None,
+            control_socket: None,
+            inputs: Arc::default(),
+        }
+    }
+}
+
+impl<O: Observer + 'static> Builder<O> {
+    /// Adds a server with its policies.
+    pub fn server(&mut self, config: UpstreamConfig, endpoint: Endpoint) -> ServerHandle {
+        let id = UpstreamId(u16::try_from(self.servers.len()).unwrap_or(u16::MAX));
+        let next = Next::default();
+        self.servers.push(Server { config, endpoint, next: next.clone(), list_cache: None });
+        ServerHandle { id, next }
+    }
+
+    /// Sets the file for the list cache of a server: it is read at the start, and written when lists change.
+    pub fn list_cache(&mut self, server: UpstreamId, file: CatalogueFile) {
+        if let Some(server) = self.servers.get_mut(usize::from(server.0)) {
+            server.list_cache = Some(file);
+        }
+    }
+
+    /// Adds an observer of events, after those that were added before.
+    pub fn observer<N: Observer + 'static>(self, observer: N) -> Builder<(O, N)> {
+        let Builder { limits, redactor, servers, observer: first, guard, control_socket, inputs } = self;
+        Builder { limits, redactor, servers, observer: (first, observer), guard, control_socket, inputs }
+    }
+
+    /// Sets the redactor for quoted text of servers. Without it, only text that looks like a credential is redacted.
+    pub fn redactor(&mut self, redactor: Redactor) {
+        self.redactor = redactor;
+    }
+
+    /// Sets the function that starts a guard. It is called if a server is a command. Without a guard, children may
+    /// outlive this process when it is killed.
+    pub fn guard(&mut self, start: impl FnOnce() -> io::Result<Guard> + 'static) {
+        self.guard = Some(Box::new(start));
+    }
+
+    /// Opens a control socket at the start.
+    pub fn control_socket(&mut self, socket: ControlSocket) {
+        self.control_socket = Some(socket);
+    }
+
+    /// Returns the queue of external inputs of the engine.
+    pub fn inputs(&self) -> Arc<InputQueue> {
+        Arc::clone(&self.inputs)
+    }
+
+    /// Starts the engine with these clients and their servers. Must be called inside a tokio runtime. The engine ends
+    /// when all its clients have left, or after [`Running::stop`].
+    pub fn start<F: Frontend + 'static>(self, clients: impl IntoIterator<Item = (UpstreamId, F)>) -> Running {
+        let Builder { limits, redactor, servers, observer, guard, control_socket, inputs } = self;
+        let mut problems = Vec::new();
+        let has_child = servers.iter().any(|server| matches!(server.endpoint, Endpoint::Child(_)));
+        let guard = guard
+            .filter(|_| has_child)
+            .and_then(|start| start().map_err(|error| problems.push(Problem::NoGuard(error))).ok());
+
+        let ids = (0..).map(UpstreamId);
+        let (mut configs, mut endpoints, mut list_caches) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, Server { config, endpoint, next, list_cache }) in ids.zip(servers) {
+            configs.push(config);
+            endpoints.push((endpoint, next));
+            list_caches.extend(list_cache.map(|file| (id, file)));
+        }
+        let control = control_socket.and_then(|socket| {
+            let opened = socket.open(&configs, &redactor, &inputs);
+            opened.map_err(|why| problems.push(Problem::NoControlSocket(why))).ok()
+        });
+        let (status, socket) = control.unzip();
+
+        let mut engine = Engine::new(Config::new(configs), fastrand::u64(..));
+        for (upstream, file) in &list_caches {
+            if let Some(what) = file.read() {
+                engine.handle(Input::Cached { upstream: *upstream, what }, Moment::ZERO);
+            }
+        }
+        let host = Servers::new(endpoints, guard, limits.clone());
+        let mut driver = Driver::new(engine, limits, host, (observer, status)).with_redactor(redactor);
+        for (upstream, file) in list_caches {
+            driver = driver.with_cache_store(upstream, Box::new(file.store()));
+        }
+        for (id, (upstream, frontend)) in (1..).map(ClientId).zip(clients) {
+            driver = driver.with_client(Client { id, upstream, frontend });
+        }
+        let queue = Arc::clone(&inputs);
+        let task = tokio::spawn(driver.run(move |cx| queue.poll(cx).map(External::Input)));
+        Running { task, inputs, problems, _socket: socket }
+    }
+}
+
+impl ControlSocket {
+    fn open(
+        self,
+        servers: &[UpstreamConfig],
+        redactor: &Redactor,
+        inputs: &Arc<InputQueue>,
+    ) -> Result<(StatusObserver, SocketGuard), OpenError> {
+        let name = servers.first().map_or("", |server| &server.name);
+        let socket = Socket::open(&self.directories, name)?;
+        let store = StatusStore::new(self.configuration, servers).with_redactor(redactor.clone()).shared();
+        let inputs = Arc::clone(inputs);
+        let send_input: InputSender = Arc::new(move |input| inputs.push_command(input));
+        Ok((StatusObserver::new(Arc::clone(&store)), socket.serve(store, send_input)))
+    }
+}
+
+/// A started engine. It runs as a task, also when this value is dropped.
+pub struct Running {
+    task: JoinHandle<Ending>,
+    inputs: Arc<InputQueue>,
+    problems: Vec<Problem>,
+    /// Removes the file of the control socket.
+    _socket: Option<SocketGuard>,
+}
+
+impl Running {
+    /// Returns the parts that could not be started. The engine works without them.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Stops the engine: it finishes running calls and accepts no new ones. The second time, it ends at once.
+    pub fn stop(&self) {
+        self.inputs.push(ExternalInput::Stop);
+    }
+
+    /// Waits for the end of the engine, when every request is answered and every child is reaped. Fails if the task
+    /// panicked or was aborted. A cancelled wait loses nothing.
+    pub async fn ended(&mut self) -> io::Result<Ending> {
+        (&mut self.task).await.map_err(io::Error::other)
+    }
+
+    /// Ends the task without a shutdown sequence and waits for that.
+    pub async fn abort(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// A part of an engine that could not be started.
+#[derive(Debug)]
+pub enum Problem {
+    /// There is no guard.
+    NoGuard(io::Error),
+    /// There is no control socket.
+    NoControlSocket(OpenError),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::NoGuard(error) => {
+                write!(f, "no guard: the server may outlive a killed Mendline ({error})")
+            }
+            Problem::NoControlSocket(why) => write!(f, "`mendline status` will not see this process: {why}"),
+        }
+    }
+}

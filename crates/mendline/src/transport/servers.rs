@@ -1,0 +1,85 @@
+//! The servers of an engine as the driver reaches them: commands and URLs, one for each upstream.
+
+use std::sync::{Arc, Mutex};
+
+use mendline_core::port::SpawnError;
+use mendline_core::{LinkId, UpstreamId};
+use mendline_wire::Limits;
+
+use super::child::{ChildCommand, LiveChild, spawn_error};
+use super::guard::Guard;
+use super::http::{Http, Target, TcpDial};
+use super::next::Next;
+use crate::driver::Host;
+
+/// The endpoint of a server.
+pub enum Endpoint {
+    /// A command, which is started as a child process.
+    Child(ChildCommand),
+    /// A URL.
+    Remote(Box<Target>),
+}
+
+/// A host for servers of any kind, in the order of the configuration.
+pub(crate) struct Servers {
+    servers: Vec<Server>,
+    guard: Option<Arc<Mutex<Guard>>>,
+    /// The limits of messages over HTTP.
+    limits: Limits,
+}
+
+struct Server {
+    /// Taken when a URL gets its transport.
+    endpoint: Option<Endpoint>,
+    next: Next<Endpoint>,
+}
+
+impl Servers {
+    /// Creates a host for these servers. Each has a slot for its next endpoint, which the engine applies. Without a
+    /// guard, children may outlive Mendline when it is killed.
+    pub(crate) fn new(
+        servers: impl IntoIterator<Item = (Endpoint, Next<Endpoint>)>,
+        guard: Option<Guard>,
+        limits: Limits,
+    ) -> Servers {
+        let server = |(endpoint, next)| Server { endpoint: Some(endpoint), next };
+        let servers = servers.into_iter().map(server).collect();
+        Servers { servers, guard: guard.map(|guard| Arc::new(Mutex::new(guard))), limits }
+    }
+
+    fn server_mut(&mut self, upstream: UpstreamId) -> Option<&mut Server> {
+        self.servers.get_mut(usize::from(upstream.0))
+    }
+}
+
+impl Host for Servers {
+    type Child = LiveChild;
+    type Dial = TcpDial;
+
+    fn spawn(&mut self, link: LinkId) -> Result<LiveChild, SpawnError> {
+        let guard = self.guard.clone();
+        match self.server_mut(link.upstream) {
+            Some(Server { endpoint: Some(Endpoint::Child(command)), .. }) => {
+                LiveChild::start(command, guard).map_err(|error| spawn_error(command, &error))
+            }
+            _ => Err(SpawnError::NotConfigured),
+        }
+    }
+
+    fn remote(&mut self, upstream: UpstreamId) -> Option<Http<TcpDial>> {
+        let limits = self.limits.clone();
+        let is_remote = |endpoint: &mut Endpoint| matches!(endpoint, Endpoint::Remote(_));
+        match self.server_mut(upstream)?.endpoint.take_if(is_remote) {
+            Some(Endpoint::Remote(target)) => Some(Http::new(target.limits(limits), TcpDial)),
+            _ => None,
+        }
+    }
+
+    fn renew(&mut self, upstream: UpstreamId) -> Option<Http<TcpDial>> {
+        let server = self.server_mut(upstream)?;
+        if let Some(next) = server.next.take() {
+            server.endpoint = Some(next);
+        }
+        self.remote(upstream)
+    }
+}
