@@ -102,7 +102,7 @@ fn u05_missing_login_of_running_server_has_its_exit_code() {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
     let mut client = stage.bridge(&["--name", "guarded", &site.url()]);
     client.initialize();
-    site.add_fault(Rule::new("a73_token_expired_401"));
+    site.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
     client.result("a", "lookup", &json!({ "key": "k" }));
     let output = stage.doctor_until(&["guarded"], |output| output.stdout.contains("needs login"));
     assert_eq!(output.code, 6, "{}{}", output.stdout, output.stderr);
