@@ -464,6 +464,26 @@ fn r20_call_with_time_left_goes_first_after_pause() {
 }
 
 #[test]
+fn r20_call_that_cannot_be_sent_takes_no_place_after_pause() {
+    let mut stage = Stage::with(Dialect::Streamable, |config| {
+        config.timeouts.call = Duration::from_millis(2_900);
+        let one = ToolPolicy { in_flight: Some(1), ..ToolPolicy::default() };
+        config.tools.insert("read_note".to_owned(), one);
+    })
+    .initialize_session();
+    stage.client_sends(&call(1, "read_note"));
+    stage.client_sends(&call(2, "create_note"));
+    let _in_flight = stage.next_sent();
+    let refused = stage.next_sent();
+    stage.answer_overloaded(&refused, 429, Some(2));
+    stage.advance(Duration::from_millis(1_900));
+    // It has time, but its tool is at its limit.
+    stage.client_sends(&call(3, "read_note"));
+    stage.next_request();
+    assert_eq!(stage.next_sent().json()["params"]["name"], "create_note");
+}
+
+#[test]
 fn r20_refusal_after_pause_starts_next_pause_for_all() {
     let mut stage = Stage::initialized();
     (1..=4).for_each(|id| stage.client_sends(&call(id, "create_note")));

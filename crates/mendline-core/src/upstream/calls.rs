@@ -49,8 +49,17 @@ impl Upstream {
         if self.clients.are_several() && self.calls.waiting_count() > 1 && self.has_slot() {
             self.order_by_client();
         }
+        // While few calls are admitted, a call without time for its answer gives its place to one that has it.
+        // Otherwise each call would be sent at the end of its time, and none would be answered.
+        if self.gate.is_gradual() {
+            self.promote_with_time(Some(cx.now + defaults::TIME_FOR_ANSWER), cx);
+        }
+        self.promote_with_time(None, cx);
+    }
+
+    /// Sends waiting calls while slots are free, if their deadline is not before `least`.
+    fn promote_with_time(&mut self, least: Option<Moment>, cx: &mut Cx<'_>) {
         let mut index = 0;
-        let least = self.least_time_left(cx.now);
         let mut counts = self.counts_by_tool();
         while let Some(key) = self.calls.waiting_at(index) {
             let has_slot = self.has_slot();
@@ -88,15 +97,6 @@ impl Upstream {
         if let Some(at) = self.next_slot_of_tools(cx.now) {
             self.watch_gate_at(at, cx);
         }
-    }
-
-    /// While few calls are admitted, a call without time for its answer gives its place to one that has it. Otherwise
-    /// each call would be sent at the end of its time, and none would be answered. Returns the time until which a call
-    /// must be able to wait for its answer, if one of them is.
-    fn least_time_left(&self, now: Moment) -> Option<Moment> {
-        let least = now + defaults::TIME_FOR_ANSWER;
-        let any_has_time = || self.calls.waiting().any(|(_, call)| call.has_time(Some(least), &self.config));
-        (self.gate.is_gradual() && any_has_time()).then_some(least)
     }
 
     pub(super) fn enqueue(&mut self, key: Key) {
