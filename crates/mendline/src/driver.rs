@@ -1,14 +1,14 @@
 //! The loop between one engine and its I/O.
 //!
 //! One task owns the engine, every client, every child and every exchange, and polls all of them by hand. It spawns
-//! nothing per message, and takes no lock and uses no channel unless a frontend does. Clients connect and leave while it
-//! runs, and each may use another upstream; no upstream is special. An iteration reads each source (a few lines, and at most one
-//! read's worth of bytes), reads the clock once, runs the outputs of the engine, and gives each sink one write. It
-//! writes to children before it reads their responses, so that they work meanwhile. A response leaves in the same poll
-//! in which it arrives. Another iteration follows only if there is more to do: a source has more input, a child was
-//! started or reaped, or a paused source may be read again. A typical call takes one iteration for the request and one
-//! for the response. After `ITERATIONS_PER_POLL` iterations the task yields to the reactor, so that no peer can occupy
-//! it.
+//! nothing per message, and takes no lock and uses no channel unless a frontend does. Clients connect and leave while
+//! it runs, and each may use another upstream; no upstream is special. An iteration reads each source (a few lines, and
+//! at most one read's worth of bytes), reads the clock once, runs the outputs of the engine, and gives each sink one
+//! write. It writes to children before it reads their responses, so that they work meanwhile. A response leaves in the
+//! same poll in which it arrives. Another iteration follows only if there is more to do: a source has more input, a
+//! child was started or reaped, or a paused source may be read again. A typical call takes one iteration for the
+//! request and one for the response. After `ITERATIONS_PER_POLL` iterations the task yields to the reactor, so that no
+//! peer can occupy it.
 //!
 //! The driver decides nothing. It asks the engine whether a port may be read (`may_read`), lets sinks pull messages
 //! (`poll_write`), counts accepted bytes, and keeps the order that `mendline_core::port` promises: the exit of a child

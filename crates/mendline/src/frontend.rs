@@ -5,7 +5,6 @@
 //! client in this process.
 
 mod channel;
-pub use crate::os::stdio;
 mod stdio_frontend;
 
 use std::io;
@@ -16,6 +15,7 @@ use mendline_wire::Spliced;
 pub use self::channel::{ChannelClosed, ChannelFrontend, ClientChannel, channel};
 pub use self::stdio_frontend::StdioFrontend;
 pub use crate::driver::Step;
+pub use crate::os::stdio;
 
 /// The side of the driver on which a client is.
 ///
