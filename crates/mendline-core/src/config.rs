@@ -42,6 +42,8 @@ pub struct UpstreamConfig {
     pub place: String,
     /// The transport.
     pub transport: Transport,
+    /// The origin of its credential.
+    pub credential: CredentialKind,
     /// Timeouts.
     pub timeouts: Timeouts,
     /// Limits of queues.
@@ -86,6 +88,7 @@ impl UpstreamConfig {
             name: name.into(),
             place: command.into(),
             transport: Transport::Child,
+            credential: CredentialKind::Fixed,
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             retry: Retry::default(),
@@ -120,6 +123,25 @@ pub enum Transport {
     Child,
     /// Over HTTP.
     Http(Dialect),
+}
+
+/// The origin of the credential of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// Configured headers, or none. A refused one stays refused until the configuration changes.
+    #[default]
+    Fixed,
+    /// A source that can be read again: a variable, a file, a command, client credentials.
+    Source,
+    /// A login of a person, which can be renewed until it ends.
+    Login,
+}
+
+impl CredentialKind {
+    /// Returns whether a refused credential can be renewed.
+    pub fn is_renewable(self) -> bool {
+        self != CredentialKind::Fixed
+    }
 }
 
 /// The HTTP transport of MCP.

@@ -152,6 +152,12 @@ impl Engine {
             Input::End { exchange, how, written } => {
                 self.with_upstream(exchange, |it, cx| it.handle_end(exchange, &how, written, cx));
             }
+            Input::CredentialChanged { upstream, number } => {
+                self.with_upstream(upstream, |it, cx| it.handle_credential_changed(number, cx));
+            }
+            Input::CredentialFailed { upstream, why } => {
+                self.with_upstream(upstream, |it, cx| it.handle_credential_failed(why, cx));
+            }
             Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
             Input::Isolate { upstream } => self.with_upstream(upstream, Upstream::isolate),
             Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_manually),

@@ -26,6 +26,12 @@
 //! once: it never repeats a request by itself, except on a new connection after a reused one was found dead before the
 //! first byte was written.
 //!
+//! # The contract of a credential
+//!
+//! The shell adds the credential of an upstream to every exchange and numbers the credentials from 1. It reports each
+//! new one by [`Input::CredentialChanged`] before the first exchange that uses it begins. [`Output::RenewCredential`]
+//! requests a newer one; a shell may also renew a credential by itself, before it expires.
+//!
 //! # The contract of a client
 //!
 //! [`Input::ClientOpened`] first; then [`Input::FromClient`] until [`Input::ClientEnded`] (it will send no more, but
@@ -52,7 +58,7 @@ use mendline_wire::{Received, ReceivedEvent};
 use crate::config::UpstreamConfig;
 use crate::event::Event;
 use crate::list_cache::ListCache;
-pub use crate::reason::{ConnectError, CutReason, Exit, Pipe, RefusalReason, SpawnError};
+pub use crate::reason::{ConnectError, CredentialError, CutReason, Exit, Pipe, RefusalReason, SpawnError};
 
 /// One client's session with a frontend. The shell numbers them and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -233,6 +239,22 @@ pub enum Input {
         written: Written,
     },
 
+    /// The shell uses another credential for exchanges that begin from now on.
+    CredentialChanged {
+        /// The upstream.
+        upstream: UpstreamId,
+        /// The number of the credential. The first one has the number 1; 0 means none.
+        number: u32,
+    },
+    /// A requested renewal gave no newer credential. A renewal whose trouble can pass goes on in the shell, and
+    /// `CredentialChanged` follows when it has succeeded.
+    CredentialFailed {
+        /// The upstream.
+        upstream: UpstreamId,
+        /// The reason.
+        why: CredentialError,
+    },
+
     /// The operator requests a new connection.
     Reconnect {
         /// The upstream.
@@ -301,6 +323,16 @@ pub enum Output {
     Abort {
         /// The exchange.
         exchange: ExchangeId,
+    },
+    /// Read the source of the credential again, because the server refused the credential with this number. Answered
+    /// by [`Input::CredentialChanged`] or [`Input::CredentialFailed`]; requested again only after one of them.
+    RenewCredential {
+        /// The upstream.
+        upstream: UpstreamId,
+        /// The number of the refused credential.
+        refused: u32,
+        /// The request of the server.
+        challenge: Challenge,
     },
     /// Save this cache; it replaces the last one of this upstream. No input answers it.
     Cache {
@@ -399,8 +431,17 @@ pub struct Head {
     pub session: Option<String>,
     /// `Retry-After` or the reset of a rate limit, in milliseconds from now.
     pub retry_after_ms: Option<u64>,
-    /// It asks for a credential: it has a `WWW-Authenticate`.
-    pub has_challenge: bool,
+    /// The request for another credential, in `WWW-Authenticate`.
+    pub challenge: Option<Challenge>,
+}
+
+/// A server's request for another credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Challenge {
+    /// A valid one.
+    Credential,
+    /// One with more permissions (`insufficient_scope`).
+    Scope,
 }
 
 /// Kinds of response bodies.

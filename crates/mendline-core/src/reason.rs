@@ -6,11 +6,13 @@
 //!
 //! - [`SpawnError`], [`ConnectError`], [`TlsError`], [`CutReason`]: what a shell reports.
 //! - [`RefusalReason`]: why Mendline does not send something.
+//! - [`CredentialError`]: why there is no valid credential.
 //! - [`LossReason`]: why a link left its state.
 //! - [`Reason`]: why an attempt or a call failed; it contains all the others.
 
 mod call;
 mod connect;
+mod credential;
 mod loss;
 mod refusal;
 mod spawn;
@@ -18,6 +20,7 @@ mod tls;
 
 pub use call::Reason;
 pub use connect::{ConnectError, CutReason, ProxyError};
+pub use credential::CredentialError;
 pub use loss::{HandshakeError, LossReason};
 pub use refusal::RefusalReason;
 pub use spawn::SpawnError;

@@ -51,6 +51,8 @@ pub enum EngineOutput {
     StoreCatalogue(usize, Vec<u8>),
     /// Uses the new transport of this upstream from now on.
     Renew(usize),
+    /// Renew the credential of this server; the one with this number was refused.
+    RenewCredential(usize, u32),
     /// Emits an event.
     Event(EngineEvent),
     /// Is finished.

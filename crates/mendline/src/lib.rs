@@ -3,13 +3,14 @@
 //! The engine in `mendline-core` takes every decision; this crate carries them out. [`Builder`] puts all parts together
 //! and starts them. [`driver`] connects one engine to its I/O. [`frontend`] is the client side, [`transport`] the server side. [`os_events`] watches for sleep and network
 //! changes. [`observe`] writes logs. [`catalogue`] caches handshakes and lists on disk, in the directory that [`state`]
-//! finds. [`control`] serves status and commands to the user who runs the process. [`os`] is the only module that names
+//! finds. [`credential`] reads and renews the credentials of servers. [`control`] serves status and commands to the user who runs the process. [`os`] is the only module that names
 //! an operating system.
 
 mod background;
 pub mod builder;
 pub mod catalogue;
 pub mod control;
+pub mod credential;
 pub mod driver;
 pub mod frontend;
 pub mod input_queue;

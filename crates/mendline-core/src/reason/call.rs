@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{ConnectError, CutReason, HandshakeError, LossReason, RefusalReason, SpawnError};
+use super::{ConnectError, CredentialError, CutReason, HandshakeError, LossReason, RefusalReason, SpawnError};
 use crate::event::Short;
 
 /// The reason why an attempt, a call or a link failed.
@@ -16,6 +16,8 @@ pub enum Reason {
     Connect(ConnectError),
     /// The connection was lost.
     Cut(CutReason),
+    /// There is no valid credential.
+    Credential(CredentialError),
     /// Mendline did not send it.
     Refusal(RefusalReason),
     /// The link was lost.
@@ -102,6 +104,7 @@ impl Reason {
             Reason::Spawn(error) => error.name(),
             Reason::Connect(error) => error.name(),
             Reason::Cut(reason) => reason.name(),
+            Reason::Credential(error) => error.name(),
             Reason::Refusal(reason) => reason.name(),
             Reason::Loss(reason) => reason.name(),
             Reason::Handshake(error) => error.name(),
@@ -137,6 +140,7 @@ impl fmt::Display for Reason {
             Reason::Spawn(error) => error.fmt(f),
             Reason::Connect(error) => error.fmt(f),
             Reason::Cut(reason) => reason.fmt(f),
+            Reason::Credential(error) => error.fmt(f),
             Reason::Refusal(reason) => reason.fmt(f),
             Reason::Loss(reason) => reason.fmt(f),
             Reason::Handshake(error) => error.fmt(f),
@@ -199,6 +203,12 @@ impl From<RefusalReason> for Reason {
 impl From<ConnectError> for Reason {
     fn from(error: ConnectError) -> Reason {
         Reason::Connect(error)
+    }
+}
+
+impl From<CredentialError> for Reason {
+    fn from(error: CredentialError) -> Reason {
+        Reason::Credential(error)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::defaults;
 use crate::evidence::{Evidence, Reply, proves_refusal};
 use crate::list_cache::error_code;
 use crate::moment::Moment;
-use crate::port::{Content, ExchangeEnd, Written};
+use crate::port::{Challenge, Content, ExchangeEnd, Written};
 use crate::quote::Quote;
 use crate::reason::Reason;
 use crate::slab::Key;
@@ -53,8 +53,8 @@ pub struct Exchange {
     pub content: Content,
     pub session: Option<String>,
     pub retry_after: Option<Duration>,
-    /// The server asks for a credential.
-    pub has_challenge: bool,
+    /// The server asks for another credential.
+    pub challenge: Option<Challenge>,
     /// An error in the body that names no call.
     pub error_body: Option<ErrorBody>,
     /// A part of the body is not JSON-RPC.
@@ -112,7 +112,7 @@ impl Exchange {
             content: Content::Empty,
             session: None,
             retry_after: None,
-            has_challenge: false,
+            challenge: None,
             error_body: None,
             unreadable: false,
             page: None,
@@ -264,7 +264,7 @@ fn judge_status(
         }
         400 | 404 | 405 if around.undetermined && exchange.error_body.is_none() => Verdict::OtherDialect(answered()),
         401 => Verdict::NeedsLogin(answered()),
-        403 if exchange.has_challenge => Verdict::NeedsLogin(answered()),
+        403 if exchange.challenge.is_some() => Verdict::NeedsLogin(answered()),
         // This connection leads to the wrong server; a new one may not.
         421 if !around.misdirected_once => {
             Verdict::Settle(Evidence { written, reply: Reply::Status(status) }, answered())

@@ -6,7 +6,7 @@
 //! - [`commands`]: commands of clients; [`clients`]: what several clients share;
 //! - [`inbound`]: messages of the server;
 //! - [`http`]: HTTP exchanges;
-//! - [`availability`]: the condition of the server;
+//! - [`availability`]: the condition of the server; [`credential`]: its credential;
 //! - [`gate`]: admission of calls; [`health`]: signs of health; [`pace`]: scheduling;
 //! - [`calls`]: queueing, sending, retries and failures of calls; [`deadlines`]: their timers;
 //! - [`internal`]: internal requests, for [`resync`] of lists after an outage and for [`keepalive`];
@@ -23,6 +23,7 @@ mod call_table;
 mod calls;
 mod clients;
 mod commands;
+mod credential;
 mod deadlines;
 mod exchange;
 mod gate;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
+use mendline_core::port::{Challenge, Content, ExchangeEnd, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
 use mendline_core::{
     ClientId, Config, Engine, Event, Input, ListCache, Moment, Output, Port, UpstreamConfig, UpstreamId,
 };
@@ -312,21 +312,27 @@ impl Stage {
 
     pub fn status(&mut self, exchange: ExchangeId, status: u16, content: Content, session: Option<&str>) {
         let session = session.map(str::to_owned);
-        let head = Head { status, content, session, retry_after_ms: None, has_challenge: false };
+        let head = Head { status, content, session, retry_after_ms: None, challenge: None };
         self.input(Input::Head { exchange, head });
     }
 
     /// Answers with an overload status, optionally with `Retry-After`.
     pub fn answer_overloaded(&mut self, seen: &SentRequest, status: u16, seconds: Option<u64>) {
         let retry_after_ms = seconds.map(|seconds| seconds * 1_000);
-        let head = Head { status, content: Content::Empty, session: None, retry_after_ms, has_challenge: false };
+        let head = Head { status, content: Content::Empty, session: None, retry_after_ms, challenge: None };
         self.input(Input::Head { exchange: seen.id, head });
         self.end(seen.id, ExchangeEnd::Complete);
     }
 
     /// Refuses a request with this status and a `WWW-Authenticate`.
     pub fn challenge(&mut self, seen: &SentRequest, status: u16) {
-        let head = Head { status, content: Content::Empty, session: None, retry_after_ms: None, has_challenge: true };
+        let head = Head {
+            status,
+            content: Content::Empty,
+            session: None,
+            retry_after_ms: None,
+            challenge: Some(Challenge::Credential),
+        };
         self.input(Input::Head { exchange: seen.id, head });
         self.end(seen.id, ExchangeEnd::Complete);
     }

@@ -226,7 +226,10 @@ macro_rules! adapter {
                     },
                     session: from.session,
                     retry_after_ms: from.retry_after_ms,
-                    has_challenge: from.has_challenge,
+                    challenge: from.challenge.map(|challenge| match challenge {
+                        real::port::Challenge::Credential => core::port::Challenge::Credential,
+                        real::port::Challenge::Scope => core::port::Challenge::Scope,
+                    }),
                 }
             }
 
@@ -244,6 +247,12 @@ macro_rules! adapter {
 
             fn into(input: real::Input) -> core::Input {
                 match input {
+                    real::Input::CredentialChanged { upstream, number } => {
+                        core::Input::CredentialChanged { upstream: core::UpstreamId(upstream.0), number }
+                    }
+                    real::Input::CredentialFailed { upstream, why } => {
+                        core::Input::CredentialFailed { upstream: core::UpstreamId(upstream.0), why }
+                    }
                     real::Input::Cached { upstream, what } => core::Input::Cached {
                         upstream: core::UpstreamId(upstream.0),
                         // Converted through its stored form, as between two processes.
@@ -355,6 +364,9 @@ macro_rules! adapter {
                         EngineOutput::StoreCatalogue(usize::from(upstream.0), what.write())
                     }
                     core::Output::ReplaceTransport { upstream } => EngineOutput::Renew(usize::from(upstream.0)),
+                    core::Output::RenewCredential { upstream, refused, .. } => {
+                        EngineOutput::RenewCredential(usize::from(upstream.0), refused)
+                    }
                     core::Output::Finished { .. } => EngineOutput::Finished,
                 }
             }

@@ -515,5 +515,5 @@ fn is_call_of(message: Option<&Message>, tool: &str) -> bool {
 }
 
 pub(super) fn head(status: u16, content: Content) -> Head {
-    Head { status, content, session: None, retry_after_ms: None, has_challenge: false }
+    Head { status, content, session: None, retry_after_ms: None, challenge: None }
 }

@@ -62,6 +62,8 @@ impl World {
             EngineOutput::Abort(exchange) => self.abort(*exchange),
             EngineOutput::StoreCatalogue(..) => {}
             // The server behind the new transport knows no sessions, and nothing is cached of it.
+            // No simulated server has a renewable credential yet.
+            EngineOutput::RenewCredential(..) => {}
             EngineOutput::Renew(upstream) => {
                 self.oracle.cached.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {

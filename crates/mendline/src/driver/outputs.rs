@@ -57,6 +57,8 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                         self.remotes.replace(upstream, http);
                     }
                 }
+                // No upstream has a renewable credential yet.
+                Output::RenewCredential { .. } => continue,
                 Output::Spawn { link } => self.spawn(link, now),
                 Output::CloseStdin { link } => {
                     if let Some(link) = self.link_mut(link) {

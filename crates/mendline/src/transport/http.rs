@@ -19,6 +19,7 @@ mod addresses;
 mod body;
 mod budget;
 mod certificate;
+mod challenge;
 mod coding;
 mod connect;
 mod connection;
@@ -58,6 +59,7 @@ use mendline_wire::{Received, ReceivedEvent};
 use tokio::time::Instant;
 
 pub use certificate::Certificate;
+pub use challenge::Challenge;
 pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};

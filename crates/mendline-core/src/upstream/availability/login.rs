@@ -1,5 +1,7 @@
 //! A server that needs a login: its calls are rejected until a probe is accepted.
 
+use std::time::Duration;
+
 use super::Condition;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -38,6 +40,19 @@ impl Upstream {
         self.link.postpone_until(cx.now + wait, cx);
         if self.link.is_up() {
             self.availability.timer = cx.wake_in(wait, Alarm::Availability(self.id));
+        }
+    }
+
+    /// Probes a server that needs a login at once, because its credential has changed.
+    pub(in crate::upstream) fn probe_login(&mut self, cx: &mut Cx<'_>) {
+        if self.availability.condition != Condition::NeedsLogin {
+            return;
+        }
+        self.availability.login_probes = 0;
+        self.link.postpone_until(cx.now, cx);
+        if self.link.is_up() {
+            cx.disarm(&mut self.availability.timer);
+            self.availability.timer = cx.wake_in(Duration::ZERO, Alarm::Availability(self.id));
         }
     }
 

@@ -80,7 +80,7 @@ impl Upstream {
         // A server names the session in its first response; a resumed one may omit it.
         exchange.session = head.session.or(exchange.session.take());
         exchange.retry_after = head.retry_after_ms.map(Duration::from_millis);
-        exchange.has_challenge = head.has_challenge;
+        exchange.challenge = head.challenge;
         let pause_hint = exchange.retry_after.filter(|_| matches!(head.status, 429 | 503));
         let is_unavailable = head.status == 503;
         let purpose = exchange.purpose;

@@ -6,12 +6,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::header::{self, HeaderMap, HeaderName};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
 use http::{StatusCode, Version};
-use mendline_core::port::{Content, Head};
+use mendline_core::port::{self, Content, Head};
 
-use super::rate_limit;
+use super::{Challenge, rate_limit};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
@@ -27,8 +27,19 @@ pub(super) fn head(parts: &Parts, empty: bool, wall_clock: fn() -> SystemTime) -
         content: content(parts.status, &parts.headers, empty),
         session: parts.headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned),
         retry_after_ms: retry_after(parts, wall_clock),
-        has_challenge: parts.headers.contains_key(header::WWW_AUTHENTICATE),
+        challenge: challenge(&parts.headers),
     }
+}
+
+/// Returns what the server asks for, if it asks for another credential.
+fn challenge(headers: &HeaderMap) -> Option<port::Challenge> {
+    let mut challenges = headers.get_all(header::WWW_AUTHENTICATE).iter().peekable();
+    challenges.peek()?;
+    let lacks_scope = |value: &HeaderValue| {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        Challenge::parse(&text).iter().any(Challenge::is_insufficient_scope)
+    };
+    Some(if challenges.any(lacks_scope) { port::Challenge::Scope } else { port::Challenge::Credential })
 }
 
 fn content(status: StatusCode, headers: &HeaderMap, empty: bool) -> Content {
@@ -165,8 +176,10 @@ mod tests {
 
     #[test]
     fn t06_challenge_is_reported() {
-        assert!(head(&parts(403, &[("www-authenticate", "Bearer")]), true, noon).has_challenge);
-        assert!(!head(&parts(403, &[]), true, noon).has_challenge);
+        let asked = |text: &'static str| head(&parts(403, &[("www-authenticate", text)]), true, noon).challenge;
+        assert_eq!(asked("Bearer"), Some(port::Challenge::Credential));
+        assert_eq!(asked("Bearer error=\"insufficient_scope\", scope=\"a b\""), Some(port::Challenge::Scope));
+        assert_eq!(head(&parts(403, &[]), true, noon).challenge, None);
     }
 
     #[test]
