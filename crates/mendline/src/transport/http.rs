@@ -20,6 +20,7 @@ mod body;
 mod budget;
 mod certificate;
 mod challenge;
+mod client_certificate;
 mod coding;
 mod connect;
 mod connection;
@@ -60,6 +61,7 @@ use tokio::time::Instant;
 
 pub use certificate::Certificate;
 pub use challenge::Challenge;
+pub use client_certificate::{ClientCertificate, ClientCertificateFault};
 pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};
