@@ -186,7 +186,7 @@ mod tests {
         let named = || ChildCommand::new("mendline-test-tool", []);
 
         let found = named().found_on(|| Some(path.clone()));
-        assert_eq!(found.environment, [("PATH".into(), path.clone())]);
+        assert_eq!(found.environment, [("PATH".into(), path)]);
         assert_eq!(named().found_on(|| Some("/nonexistent".into())), named());
         assert_eq!(named().found_on(|| None), named());
 
