@@ -21,7 +21,7 @@ fn answer_has_request_id_verbatim() {
     let mut stage = Stage::up();
     stage.client_sends(&call(r#""a\u0062c""#, "create_note"));
     stage.server_answers(r#"{"content":[],"x":1e3}"#);
-    let text = stage.engine.poll_write(Port::Client(CLIENT)).unwrap().to_bytes();
+    let text = stage.engine.poll_write(Port::Client(CLIENT), stage.now).unwrap().to_bytes();
     assert_eq!(text, r#"{"jsonrpc":"2.0","id":"a\u0062c","result":{"content":[],"x":1e3}}"#);
     assert_eq!(stage.client_reads(), None);
 }
