@@ -27,6 +27,18 @@ fn answer_has_request_id_verbatim() {
 }
 
 #[test]
+fn calls_out_are_those_that_the_server_got() {
+    let mut stage = Stage::up();
+    stage.client_sends(&call("7", "create_note"));
+    stage.client_sends(&call("8", "create_note"));
+    assert_eq!((stage.engine.open_calls(NOTES), stage.engine.calls_out(NOTES)), (2, 0));
+    stage.server_answers("{}");
+    assert_eq!((stage.engine.open_calls(NOTES), stage.engine.calls_out(NOTES)), (1, 0));
+    stage.server_reads().unwrap();
+    assert_eq!((stage.engine.open_calls(NOTES), stage.engine.calls_out(NOTES)), (1, 1));
+}
+
+#[test]
 fn unsafe_call_with_lost_answer_is_not_resent() {
     let mut stage = Stage::up();
     stage.client_sends(&call("7", "create_note"));
