@@ -16,8 +16,10 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
         for link in &mut self.links {
             let (port, upstream) = (Port::Link(link.id), link.id.upstream);
-            let next =
-                || next_message(engine, port, wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer)));
+            let next = || {
+                let shown = wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer));
+                next_message(engine, port, now, shown)
+            };
             if link.stdin.poll_write(cx, next).is_err() {
                 link.suspect(Pipe::Stdin, now);
             }
@@ -33,7 +35,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
             let (port, upstream) = (Port::Client(client.id), client.upstream);
             let next = || {
                 let shown = wire_enabled.then_some((&mut *observer, upstream, Direction::ToClient));
-                next_message(engine, port, shown)
+                next_message(engine, port, now, shown)
             };
             if client.frontend.poll_write(cx, next).is_ok() && !client.is_gone(cx, now) {
                 return true;
@@ -50,9 +52,10 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
 fn next_message<O: Observer>(
     engine: &mut Engine,
     port: Port,
+    now: Moment,
     shown: Option<(&mut O, UpstreamId, Direction)>,
 ) -> Option<Spliced> {
-    let message = engine.poll_write(port)?;
+    let message = engine.poll_write(port, now)?;
     if let Some((observer, upstream, direction)) = shown {
         wire::show_message(observer, upstream, direction, &message);
     }
