@@ -27,7 +27,7 @@ use crate::words::{Cause, Failure};
 impl Upstream {
     /// Returns whether calls may be sent.
     pub(super) fn is_open(&self) -> bool {
-        self.link.is_up() && self.session.is_open()
+        self.link.is_up() && self.session.is_open() && !self.awaits_credential()
     }
 
     /// Returns whether it is a client's call, not an internal request.
@@ -354,6 +354,7 @@ impl Upstream {
             what: call.what(),
             why,
             needs_person,
+            credential: self.credential_kind(),
             modern: call.request.is_modern(),
             form: call.policy(&self.config).failures,
         };
