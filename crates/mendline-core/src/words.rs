@@ -124,6 +124,9 @@ impl Failure {
         let Failure { what, upstream, why: detail, .. } = self;
         let not_sent = if self.attempts == 0 { "not sent" } else { "not sent again" };
         let happened = match self.cause {
+            Cause::Unavailable if detail.is_about_credential() => {
+                format!("{what} failed: there is no valid credential for the server {upstream:?} yet ({detail}).")
+            }
             Cause::Unavailable if self.outcome == Outcome::Refused => {
                 format!("{what} failed: the server {upstream:?} did not accept it ({detail}).")
             }

@@ -195,7 +195,9 @@ impl fmt::Display for RefusalReason {
                 write!(f, "the configured limit{} is one call in {seconds} s, {burst} at once", limit_of(*of_tool))
             }
             RefusalReason::Overloaded => f.write_str("the server is overloaded"),
-            RefusalReason::CredentialRenewal => f.write_str("the server refused the credential, and a newer one is requested"),
+            RefusalReason::CredentialRenewal => {
+                f.write_str("the server refused the credential, and a newer one is requested")
+            }
             RefusalReason::BreakerFailures { calls, of_tool: it } => {
                 write!(f, "{calls} calls in a row have failed{}", of_tool(it))
             }

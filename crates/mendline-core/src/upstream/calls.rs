@@ -81,7 +81,9 @@ impl Upstream {
                     self.crosses_choice(client, &call.request) || self.crosses_handshake(client, &call.request)
                 })
             };
-            let is_held = call.is_some_and(|call| self.waits_for_restore(&call.request) || is_crossing(call));
+            let is_held = call.is_some_and(|call| {
+                self.waits_for_restore(&call.request) || is_crossing(call) || self.awaits_permissions(call)
+            });
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
             let has_time = call.is_none_or(|call| call.has_time(least, &self.config));

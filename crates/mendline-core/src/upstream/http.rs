@@ -292,7 +292,7 @@ impl Upstream {
         let counts = self.counts_by_tool();
         let is_admitted = |call: &Call| self.is_admitted_by_tool(call, &counts, cx.now);
         // A call that waits for a verdict or for hints is not to be sent again yet, perhaps never.
-        let is_decided = |call: &Call| !call.is_undecided();
+        let is_decided = |call: &Call| !call.is_undecided() && !self.awaits_permissions(call);
         let first = self.calls.waiting().find(|(_, call)| is_decided(call) && is_admitted(call)).map(|(key, _)| key);
         if self.calls.any_waits() && !self.calls.waiting().any(|(_, call)| is_decided(call)) {
             // None of them can be the probe.

@@ -70,6 +70,12 @@ impl Upstream {
         self.http.as_ref().is_some_and(|http| http.credential.is_awaited())
     }
 
+    /// Returns whether this call waits for a credential with more permissions.
+    pub(in crate::upstream) fn awaits_permissions(&self, call: &Call) -> bool {
+        call.challenged == Some(Challenge::Scope)
+            && self.http.as_ref().is_some_and(|http| http.credential.is_renewing())
+    }
+
     /// The reason why requests wait for a newer credential, if they do.
     pub(in crate::upstream) fn credential_wait(&self) -> Option<Reason> {
         let credential = &self.http.as_ref()?.credential;
@@ -172,7 +178,8 @@ impl Upstream {
     /// for everything.
     fn give_up_refused(&mut self, why: CredentialError, cx: &mut Cx<'_>) {
         self.wants_login = true;
-        let why = self.words_for_login(Remedy::Login(Some(why)), Reason::Status { status: 401, body: None, not_json: false });
+        let why =
+            self.words_for_login(Remedy::Login(Some(why)), Reason::Status { status: 401, body: None, not_json: false });
         self.end_refused(Challenge::Credential, &why, cx);
         let mut is_refused = false;
         for key in self.calls.take_waiting(|call| call.grace.is_none()) {

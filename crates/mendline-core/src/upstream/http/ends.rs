@@ -320,13 +320,7 @@ impl Upstream {
 
     /// Puts an internal request that was refused for its credential back into the outbox. Returns the verdict if it is
     /// not sent again.
-    fn remedy_internal(
-        &mut self,
-        key: Key,
-        verdict: Verdict,
-        exchange: &Exchange,
-        cx: &mut Cx<'_>,
-    ) -> Option<Verdict> {
+    fn remedy_internal(&mut self, key: Key, verdict: Verdict, exchange: &Exchange, cx: &mut Cx<'_>) -> Option<Verdict> {
         let Verdict::NeedsLogin(why) = verdict else { return Some(verdict) };
         let before = self.calls.get(key).and_then(|call| call.challenged);
         let remedy = self.remedy_for(exchange, before, true, cx);
