@@ -336,6 +336,12 @@ impl UpstreamStatus {
                 (credential.state, credential.why) = (*state, Some(why.clone()));
                 credential.failures += 1;
             }
+            // The shell goes on to count the credentials of the new target.
+            Event::ServerReplaced { .. } => {
+                if let Some(credential) = &mut self.credential {
+                    (credential.state, credential.why) = (CredentialState::Current, None);
+                }
+            }
             Event::CallAnswered { .. } | Event::LoginAccepted { .. } => {
                 if let Some(credential) = &mut self.credential
                     && credential.state == CredentialState::Refused

@@ -150,6 +150,11 @@ impl Credential {
         self.kind
     }
 
+    /// The state, for status.
+    pub fn state(&self) -> CredentialState {
+        self.state.name()
+    }
+
     /// Returns whether requests wait for a newer one.
     pub fn is_awaited(&self) -> bool {
         matches!(self.state, State::Renewing(Renewal { blocks: true, .. }))

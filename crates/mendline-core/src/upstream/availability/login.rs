@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Condition;
+use super::{Condition, discover};
 use crate::cx::{Alarm, Cx};
 use crate::event::Event;
 use crate::evidence::Outcome;
@@ -58,8 +58,16 @@ impl Upstream {
     /// Handles a call that was refused for want of a login. It is answered at once; a probe shows whether this holds for
     /// all calls.
     pub(in crate::upstream) fn call_needs_login(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
+        self.note_probe(key);
         self.fail(key, Cause::NeedsLogin, Outcome::Refused, why.clone(), cx);
         self.suspect_login(why, cx);
+    }
+
+    /// Keeps the modern probe that has the metadata of this call.
+    pub(in crate::upstream) fn note_probe(&mut self, key: Key) {
+        if let Some(call) = self.calls.get(key).filter(|call| call.request.is_modern()) {
+            self.availability.discover = discover(&call.request);
+        }
     }
 
     /// Lets a probe decide whether the server needs a login for everything.

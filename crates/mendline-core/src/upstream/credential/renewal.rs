@@ -8,7 +8,7 @@ use mendline_wire::Method;
 use super::{FailedRenewal, RefusedRequest, Remedy};
 use crate::config::CredentialKind;
 use crate::cx::Cx;
-use crate::event::Dropped;
+use crate::event::{CredentialState, Dropped};
 use crate::evidence::{Evidence, Outcome};
 use crate::policy::backoff;
 use crate::port::Challenge;
@@ -63,6 +63,11 @@ impl Upstream {
     /// The origin of the credential.
     pub(in crate::upstream) fn credential_kind(&self) -> CredentialKind {
         self.http.as_ref().map_or(CredentialKind::Fixed, |http| http.credential.kind())
+    }
+
+    /// The state of the credential.
+    pub fn credential_state(&self) -> CredentialState {
+        self.http.as_ref().map_or(CredentialState::Current, |http| http.credential.state())
     }
 
     /// Returns whether requests wait for a newer credential.
@@ -183,6 +188,7 @@ impl Upstream {
         self.end_refused(Challenge::Credential, &why, cx);
         let mut is_refused = false;
         for key in self.calls.take_waiting(|call| call.grace.is_none()) {
+            self.note_probe(key);
             if let Some(call) = self.calls.get_mut(key) {
                 is_refused |= call.challenged.is_some();
                 call.pending = None;
