@@ -9,6 +9,7 @@
 //! in eight lasts long enough for silent calls and has faults that cause them. One in five has limits of tools and rules
 //! for statuses.
 
+mod credentials;
 mod display;
 mod features;
 mod pair;
@@ -47,6 +48,9 @@ const SILENCE: u64 = 436;
 /// The label of the generator for limits of tools and rules for statuses. With this value the seeds of the regressions
 /// have none.
 const TOOL_POLICIES: u64 = 637;
+
+/// The label of the generator for renewable credentials. With this value the seeds of the regressions have none.
+const CREDENTIALS: u64 = 1019;
 
 /// The label of the generator for further clients. With this value the seeds of the regressions have none.
 const GUESTS: u64 = 701;
@@ -157,6 +161,14 @@ impl Plan {
         let over_http: Vec<bool> = pairs.iter().map(|pair| pair.host.site.is_some()).collect();
         let mut scheduled_faults = scheduled_faults(faulty_upstreams, &over_http, fault_phase, &mut rng.fork(7));
         features.add_faults(&pairs, faulty_upstreams, fault_phase, &mut scheduled_faults);
+        credentials::choose(
+            &mut config,
+            &over_http,
+            faulty_upstreams,
+            &mut scheduled_faults,
+            fault_phase,
+            &mut rng.fork(CREDENTIALS),
+        );
         let mut last = rng.fork(8);
         for (index, (pair, upstream)) in pairs.iter_mut().zip(&mut config.upstreams).enumerate() {
             if let Some(site) = &mut pair.host.site {

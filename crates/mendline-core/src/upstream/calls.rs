@@ -27,7 +27,7 @@ use crate::words::{Cause, Failure};
 impl Upstream {
     /// Returns whether calls may be sent.
     pub(super) fn is_open(&self) -> bool {
-        self.link.is_up() && self.session.is_open()
+        self.link.is_up() && self.session.is_open() && !self.awaits_credential()
     }
 
     /// Returns whether it is a client's call, not an internal request.
@@ -76,7 +76,9 @@ impl Upstream {
                 _ => true,
             };
             let may_go = has_slot || call.is_some_and(Call::is_subscription);
-            let is_held = call.is_some_and(|call| self.waits_for_another(call.client(), &call.request));
+            let is_held = call.is_some_and(|call| {
+                self.waits_for_another(call.client(), &call.request) || self.awaits_permissions(call)
+            });
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
             let has_time = call.is_none_or(|call| call.has_time(least, &self.config));
@@ -357,6 +359,7 @@ impl Upstream {
             what: call.what(),
             why,
             needs_person,
+            credential: self.credential_kind(),
             modern: call.request.is_modern(),
             form: call.policy(&self.config).failures,
         };

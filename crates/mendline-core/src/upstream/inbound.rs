@@ -95,6 +95,7 @@ impl Upstream {
             Owner::Client { client, request } => {
                 self.retries.earn();
                 self.gate.note_answer(self.config.limits.in_flight);
+                self.note_credential_answered();
                 let message = without_our_facts(&message).unwrap_or(message);
                 let message = match call.request.op {
                     Op::List(_) => self.list_for_client(&call, message, cx),
