@@ -7,6 +7,7 @@
 
 mod level;
 mod name;
+mod state;
 mod tool;
 mod upstream;
 mod words;
@@ -23,49 +24,9 @@ use crate::words::Cause;
 
 pub use crate::upstream::Condition;
 pub use level::Level;
+pub use state::{CredentialState, LinkState};
 pub use tool::{ToolName, ToolNames, TraceParent};
 pub(crate) use words::{Short, Wait};
-
-/// The state of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LinkState {
-    /// Never dialed, or not needed.
-    #[default]
-    Idle,
-    /// Being started.
-    Dialing,
-    /// Running.
-    Up,
-    /// Being ended by us.
-    Draining,
-    /// Lost; the next dial is scheduled.
-    Waiting,
-    /// Given up for now: probed slowly, and woken by calls.
-    Parked,
-}
-
-/// The state of the credential of a server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CredentialState {
-    /// The server has not refused it.
-    #[default]
-    Current,
-    /// The server refused it, and a newer one is requested.
-    Renewing,
-    /// The server refused it, and there is no newer one.
-    Refused,
-}
-
-impl CredentialState {
-    /// Returns the stable name for logs and status.
-    pub fn name(self) -> &'static str {
-        match self {
-            CredentialState::Current => "current",
-            CredentialState::Renewing => "renewing",
-            CredentialState::Refused => "refused",
-        }
-    }
-}
 
 /// The transport of a link that is up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -227,6 +227,17 @@ fn source_without_newer_credential_fails_sent_and_unsent_calls() {
 }
 
 #[test]
+fn refused_credential_reported_again_is_no_newer_one() {
+    let mut stage = with_login();
+    changed(&mut stage, 1);
+    stage.client_sends(&call(1, "create_note"));
+    let seen = stage.next_sent();
+    refuse(&mut stage, &seen);
+    changed(&mut stage, 1);
+    assert_eq!(failure(&stage.client_reads().expect("at once"))["cause"], "needs_login");
+}
+
+#[test]
 fn a75_failure_that_can_pass_lets_calls_wait_for_recovery() {
     let mut stage = with_login();
     stage.client_sends(&call(1, "create_note"));

@@ -7,7 +7,7 @@
 //! have recovery policies, clients with session state, and more faults that require recovery. About half of the worlds
 //! have breakers, rate limits and tool timeouts, and more faults that make a server unhealthy or overloaded. One world
 //! in eight lasts long enough for silent calls and has faults that cause them. One in five has limits of tools and rules
-//! for statuses.
+//! for statuses. One in five has renewable credentials (`plan/credentials.rs`).
 
 mod credentials;
 mod display;
@@ -48,9 +48,6 @@ const SILENCE: u64 = 436;
 /// The label of the generator for limits of tools and rules for statuses. With this value the seeds of the regressions
 /// have none.
 const TOOL_POLICIES: u64 = 637;
-
-/// The label of the generator for renewable credentials. With this value the seeds of the regressions have none.
-const CREDENTIALS: u64 = 1019;
 
 /// The label of the generator for further clients. With this value the seeds of the regressions have none.
 const GUESTS: u64 = 701;
@@ -167,7 +164,7 @@ impl Plan {
             faulty_upstreams,
             &mut scheduled_faults,
             fault_phase,
-            &mut rng.fork(CREDENTIALS),
+            &mut rng.fork(credentials::LABEL),
         );
         let mut last = rng.fork(8);
         for (index, (pair, upstream)) in pairs.iter_mut().zip(&mut config.upstreams).enumerate() {

@@ -74,6 +74,26 @@ impl CredentialError {
         }
     }
 
+    /// Passes every text that comes from outside to `each`.
+    pub fn texts(&mut self, each: &mut dyn FnMut(&mut String)) {
+        match self {
+            CredentialError::Scope { scopes: text }
+            | CredentialError::VariableMissing { name: text }
+            | CredentialError::Command { why: text }
+            | CredentialError::Refused { why: text }
+            | CredentialError::Unavailable { why: text } => each(text),
+            CredentialError::File { path, why } => {
+                each(path);
+                each(why);
+            }
+            CredentialError::Unchanged
+            | CredentialError::NoLogin
+            | CredentialError::LoginEnded
+            | CredentialError::LoginPending
+            | CredentialError::CommandTimedOut { .. } => {}
+        }
+    }
+
     /// Returns whether waiting can help: no person has to do anything.
     pub fn can_pass(&self) -> bool {
         matches!(self, CredentialError::Unavailable { .. } | CredentialError::CommandTimedOut { .. })

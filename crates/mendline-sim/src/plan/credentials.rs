@@ -1,4 +1,4 @@
-//! Renewable credentials of simulated servers.
+//! The renewable credentials of a plan, with their faults.
 
 use std::time::Duration;
 
@@ -8,6 +8,9 @@ use mendline_core::config::CredentialKind;
 use super::ScheduledFault;
 use crate::fault;
 use crate::rng::Rng;
+
+/// The label of the generator for renewable credentials. With this value the seeds of the regressions have none.
+pub(super) const LABEL: u64 = 1019;
 
 /// Gives servers over HTTP renewable credentials, and adds faults of them.
 pub(super) fn choose(

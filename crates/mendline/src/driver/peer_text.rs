@@ -40,6 +40,7 @@ fn redact(redactor: &Redactor, text: &mut String) {
 /// Redacts the texts of an input from HTTP. Adds the id of a new session to the known secrets.
 pub(super) fn http_input(redactor: &Redactor, mut input: Input) -> Input {
     match &mut input {
+        Input::CredentialFailed { why, .. } => why.texts(&mut |text| redact(redactor, text)),
         Input::End { how: ExchangeEnd::NoConnection(error), .. } => error.texts(&mut |text| redact(redactor, text)),
         Input::End { how: ExchangeEnd::Cut(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),
         Input::End { how: ExchangeEnd::Forbidden(reason), .. } => reason.texts(&mut |text| redact(redactor, text)),

@@ -27,7 +27,8 @@ impl Upstream {
     pub fn handle_credential_changed(&mut self, number: u32, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         if http.credential.number() == number {
-            return;
+            // A shell that reports the refused credential again has no newer one.
+            return self.handle_credential_failed(CredentialError::Unchanged, cx);
         }
         let was_requested = http.credential.handle_changed(number, cx);
         let one_way = std::mem::take(&mut http.refused_one_way);

@@ -352,6 +352,9 @@ fn members(event: &Event, object: &mut Object<'_>) {
         | Event::SessionReplayFailed { why, .. }
         | Event::LoginRequired { why, .. }
         | Event::ServerSuspected { why, .. } => object.reason(why),
+        Event::CredentialRenewalStarted { refused, .. } => object.number("credential", u64::from(*refused)),
+        Event::CredentialRenewed { number, .. } => object.number("credential", u64::from(*number)),
+        Event::CredentialRenewalFailed { why, .. } => object.reason(&why.clone().into()),
         Event::UpstreamReady { after, .. } => object.number("tookMs", after.as_millis() as u64),
         Event::BreakerOpened { tool: Some(tool), .. }
         | Event::BreakerHalfOpened { tool: Some(tool), .. }
