@@ -30,6 +30,10 @@ fn form(url: &str) -> FetchRequest {
     FetchRequest::post(url, "application/x-www-form-urlencoded", body)
 }
 
+fn get(url: &str) -> FetchRequest {
+    FetchRequest::get(url)
+}
+
 /// Serves one connection with this response.
 async fn fetch_once(
     fetcher: &Fetcher,
@@ -143,7 +147,7 @@ async fn response_above_limit_is_not_read() {
     let (error, _) = fetch_once(&local(), form, json(&body)).await;
     assert_eq!(error.unwrap_err(), FetchError::TooLarge { limit: 1 << 20 });
     let endless = format!("HTTP/1.1 200 OK\r\n\r\n{body}");
-    let (error, _) = fetch_once(&local(), FetchRequest::get, endless).await;
+    let (error, _) = fetch_once(&local(), get, endless).await;
     assert_eq!(error.unwrap_err(), FetchError::TooLarge { limit: 1 << 20 });
 }
 
@@ -173,7 +177,7 @@ async fn get_is_redirected_within_its_origin_three_times() {
 
 #[tokio::test]
 async fn redirect_elsewhere_or_of_post_is_refused() {
-    let (error, _) = fetch_once(&local(), FetchRequest::get, redirect(302, "http://127.0.0.1:1/steal?x=y")).await;
+    let (error, _) = fetch_once(&local(), get, redirect(302, "http://127.0.0.1:1/steal?x=y")).await;
     let error = error.unwrap_err();
     assert!(error.to_string().ends_with("redirects (302) to http://127.0.0.1:1, where nothing may be sent"), "{error}");
     assert!(!error.is_sent());
