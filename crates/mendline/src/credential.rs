@@ -2,7 +2,10 @@
 //!
 //! A [`CredentialSource`] gives the headers that authorize requests to one server: from a variable, a file, a command, or
 //! a login. It is read at the start, when the server has refused its last credential, when that is about to expire, and
-//! when the source has changed.
+//! when the source has changed. [`CredentialCell`] holds the current
+//! credential for the transport.
+
+mod cell;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,6 +13,9 @@ use std::time::SystemTime;
 
 use mendline_core::Secret;
 use mendline_core::reason::CredentialError;
+
+pub use cell::CredentialCell;
+pub(crate) use cell::CredentialHeaders;
 
 use crate::transport::http::Challenge;
 
