@@ -2,10 +2,12 @@
 //!
 //! A [`CredentialSource`] gives the headers that authorize requests to one server: from a variable, a file, a command, or
 //! a login. It is read at the start, when the server has refused its last credential, when that is about to expire, and
-//! when the source has changed. [`CredentialCell`] holds the current
+//! when the source has changed. The keeper of the server (`keeper`) does that. [`CredentialCell`] holds the current
 //! credential for the transport.
 
 mod cell;
+mod keeper;
+mod schedule;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +18,7 @@ use mendline_core::reason::CredentialError;
 
 pub use cell::CredentialCell;
 pub(crate) use cell::CredentialHeaders;
+pub(crate) use keeper::{Keeper, KeeperHandle};
 
 use crate::transport::http::Challenge;
 
