@@ -20,7 +20,7 @@ use crate::config::{Config, Lifetime};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::dispatch::{Dispatch, UpstreamCommand};
-use crate::event::{Event, LinkState};
+use crate::event::{CredentialState, Event, LinkState};
 use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
@@ -279,6 +279,11 @@ impl Engine {
     }
 
     // ---- inspection ----
+
+    /// The state of an upstream's credential.
+    pub fn credential_state(&self, upstream: UpstreamId) -> Option<CredentialState> {
+        self.upstreams.get(usize::from(upstream.0)).map(Upstream::credential_state)
+    }
 
     /// The state of an upstream's link.
     pub fn link_state(&self, upstream: UpstreamId) -> Option<LinkState> {

@@ -17,8 +17,8 @@ use mendline_wire::Method;
 
 use crate::config::RateLimit;
 use crate::evidence::Outcome;
-use crate::port::{ClientId, LinkId, UpstreamId};
-use crate::reason::{ConnectivityChange, Reason, RefusalReason, SpawnError};
+use crate::port::{Challenge, ClientId, LinkId, UpstreamId};
+use crate::reason::{ConnectivityChange, CredentialError, Reason, RefusalReason, SpawnError};
 use crate::words::Cause;
 
 pub use crate::upstream::Condition;
@@ -42,6 +42,29 @@ pub enum LinkState {
     Waiting,
     /// Given up for now: probed slowly, and woken by calls.
     Parked,
+}
+
+/// The state of the credential of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CredentialState {
+    /// The server has not refused it.
+    #[default]
+    Current,
+    /// The server refused it, and a newer one is requested.
+    Renewing,
+    /// The server refused it, and there is no newer one.
+    Refused,
+}
+
+impl CredentialState {
+    /// Returns the stable name for logs and status.
+    pub fn name(self) -> &'static str {
+        match self {
+            CredentialState::Current => "current",
+            CredentialState::Renewing => "renewing",
+            CredentialState::Refused => "refused",
+        }
+    }
 }
 
 /// The transport of a link that is up.
@@ -196,6 +219,24 @@ pub enum Event {
     /// A server that needed a login accepts requests again.
     LoginAccepted {
         upstream: UpstreamId,
+    },
+    /// The server refused the credential with this number, and a newer one is requested.
+    CredentialRenewalStarted {
+        upstream: UpstreamId,
+        refused: u32,
+        challenge: Challenge,
+    },
+    /// Another credential is used from now on.
+    CredentialRenewed {
+        upstream: UpstreamId,
+        number: u32,
+    },
+    /// There is no newer credential, or the server refused that, too.
+    CredentialRenewalFailed {
+        upstream: UpstreamId,
+        why: CredentialError,
+        /// The state of the credential now.
+        state: CredentialState,
     },
     /// A call failed; a probe shows whether the server is available.
     ServerSuspected {

@@ -14,12 +14,12 @@ use std::time::Duration;
 use mendline_wire::Method;
 
 use crate::config::RateLimit;
-use crate::event::{Answered, Event, LinkState, Over, ToolName};
+use crate::event::{Answered, CredentialState, Event, LinkState, Over, ToolName};
 use crate::evidence::Outcome;
 use crate::histogram::Histogram;
 use crate::policy::breaker::BreakerState;
 use crate::port::UpstreamId;
-use crate::reason::{Reason, RefusalReason};
+use crate::reason::{CredentialError, Reason, RefusalReason};
 use crate::words::Cause;
 
 /// The status of all upstreams.
@@ -46,6 +46,8 @@ pub struct UpstreamStatus {
     pub redial: Option<Redial>,
     /// The reason why it requires a login.
     pub needs_login: Option<Reason>,
+    /// Its credential, if it can be renewed and an event was about it.
+    pub credential: Option<CredentialStatus>,
     /// Its breaker.
     pub breaker: BreakerStatus,
     /// The tools whose breakers are not closed.
@@ -96,6 +98,21 @@ pub struct UpstreamStatus {
     pub latency: Option<Box<Histogram>>,
     /// The changed configuration, if it was changed.
     pub reconfigured: Option<Reconfigured>,
+}
+
+/// The credential of a server.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CredentialStatus {
+    /// Its number; 0 is none.
+    pub number: u32,
+    /// Its state.
+    pub state: CredentialState,
+    /// The number of credentials that replaced another one, or were requested.
+    pub renewals: u64,
+    /// The number of failed renewals.
+    pub failures: u64,
+    /// The last trouble, until there is another credential.
+    pub why: Option<CredentialError>,
 }
 
 /// The number of requests per outcome. Each request is counted once.
@@ -194,6 +211,7 @@ impl UpstreamStatus {
         self.apply_call(event);
         self.apply_count(event);
         self.apply_link(event);
+        self.apply_credential(event);
         self.apply_policy(event);
     }
 
@@ -295,6 +313,41 @@ impl UpstreamStatus {
             Event::LoginRequired { why, .. } => {
                 self.needs_login = Some(why.clone());
                 self.last_error = Some(why.clone().into());
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_credential(&mut self, event: &Event) {
+        match event {
+            Event::CredentialRenewalStarted { .. } => {
+                self.credential.get_or_insert_default().state = CredentialState::Renewing;
+            }
+            Event::CredentialRenewed { number, .. } => {
+                let old = self.credential.take().unwrap_or_default();
+                // The first credential renews none, unless it was requested.
+                let is_renewal = old.number > 0 || old.state != CredentialState::Current;
+                let renewals = old.renewals + u64::from(is_renewal);
+                let state = CredentialState::Current;
+                self.credential = Some(CredentialStatus { number: *number, state, renewals, why: None, ..old });
+            }
+            Event::CredentialRenewalFailed { why, state, .. } => {
+                let credential = self.credential.get_or_insert_default();
+                (credential.state, credential.why) = (*state, Some(why.clone()));
+                credential.failures += 1;
+            }
+            // The shell goes on to count the credentials of the new target.
+            Event::ServerReplaced { .. } => {
+                if let Some(credential) = &mut self.credential {
+                    (credential.state, credential.why) = (CredentialState::Current, None);
+                }
+            }
+            Event::CallAnswered { .. } | Event::LoginAccepted { .. } => {
+                if let Some(credential) = &mut self.credential
+                    && credential.state == CredentialState::Refused
+                {
+                    (credential.state, credential.why) = (CredentialState::Current, None);
+                }
             }
             _ => {}
         }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mendline_wire::{Id, Method, code, meta};
 use serde_json::{Value, json};
 
-use crate::config::FailureForm;
+use crate::config::{CredentialKind, FailureForm};
 use crate::event::Wait;
 use crate::evidence::Outcome;
 use crate::reason::Reason;
@@ -110,6 +110,8 @@ pub struct Failure {
     pub why: Reason,
     /// Only a person can remove the cause: a missing command, a certificate, a login.
     pub needs_person: bool,
+    /// The origin of the server's credential.
+    pub credential: CredentialKind,
     /// The request was of the modern era, whose results name their type.
     pub modern: bool,
     /// The form of the answer to `tools/call`.
@@ -122,6 +124,9 @@ impl Failure {
         let Failure { what, upstream, why: detail, .. } = self;
         let not_sent = if self.attempts == 0 { "not sent" } else { "not sent again" };
         let happened = match self.cause {
+            Cause::Unavailable if detail.is_about_credential() => {
+                format!("{what} failed: there is no valid credential for the server {upstream:?} yet ({detail}).")
+            }
             Cause::Unavailable if self.outcome == Outcome::Refused => {
                 format!("{what} failed: the server {upstream:?} did not accept it ({detail}).")
             }
@@ -171,11 +176,9 @@ impl Failure {
         let is_uncertain = !self.retryable && self.outcome == Outcome::Unknown;
         let check = if is_uncertain { "Check whether it took effect before you call it again. " } else { "" };
         match self.retry_after {
-            _ if self.cause == Cause::NeedsLogin => format!(
-                "{check}Retrying will not help. Ask the user to log in or to provide a valid credential; \
-                 `mendline doctor {}` shows what is missing.",
-                self.upstream
-            ),
+            _ if self.cause == Cause::NeedsLogin => {
+                format!("{check}Retrying will not help. {}", ask_for_login(&self.upstream, self.credential))
+            }
             _ if self.needs_person => {
                 format!("{check}Retrying will not help. Ask the user to run `mendline doctor {}`.", self.upstream)
             }
@@ -243,11 +246,25 @@ pub fn progress(token: &[u8], progress: f64, message: &str) -> Bytes {
 }
 
 /// Returns the instructions of a provisional handshake with a server that needs a login.
-pub fn login_missing(name: &str, problem: &str) -> String {
+pub fn login_missing(name: &str, problem: &str, credential: CredentialKind) -> String {
+    let ask = ask_for_login(name, credential);
     format!(
-        "The server {name:?} needs a login: {problem}. Retrying will not help; ask the user to run `mendline doctor \
-         {name}`. Its tools appear when it accepts requests."
+        "The server {name:?} needs a login: {problem}. Retrying will not help. {ask} Its tools appear when it accepts \
+         requests."
     )
+}
+
+/// Returns what the user can do about a missing or refused credential.
+fn ask_for_login(name: &str, credential: CredentialKind) -> String {
+    match credential {
+        CredentialKind::Login => format!("Ask the user to run `mendline login {name}`."),
+        CredentialKind::Source => format!(
+            "Ask the user to provide a valid credential in its source; `mendline doctor {name}` shows what is missing."
+        ),
+        CredentialKind::Fixed => format!(
+            "Ask the user to log in or to provide a valid credential; `mendline doctor {name}` shows what is missing."
+        ),
+    }
 }
 
 /// Returns the instructions of a provisional handshake.
@@ -291,6 +308,7 @@ mod tests {
             what: "create_note".into(),
             why: Reason::Loss(LossReason::Exited(Exit::Signal(9))),
             needs_person: false,
+            credential: CredentialKind::Fixed,
             modern: false,
             form: FailureForm::Result,
         }

@@ -8,9 +8,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use mendline_core::config::FailureForm;
+use mendline_core::config::{CredentialKind, FailureForm};
 use mendline_core::evidence::Outcome;
-use mendline_core::reason::{ConnectError, Exit, LossReason, Reason, RefusalReason, SpawnError};
+use mendline_core::reason::{ConnectError, CredentialError, Exit, LossReason, Reason, RefusalReason, SpawnError};
 use mendline_core::words::{Cause, Failure};
 use mendline_wire::{Id, Method};
 
@@ -90,11 +90,41 @@ fn cases() -> Vec<Case> {
         ),
         (Cause::NeedsLogin, Outcome::Refused, false, 1, None, status(401, None)),
         (Cause::NeedsLogin, Outcome::NotSent, false, 0, None, status(401, None)),
+        (Cause::NeedsLogin, Outcome::Refused, false, 1, None, CredentialError::NoLogin.into()),
+        (Cause::NeedsLogin, Outcome::NotSent, false, 0, None, CredentialError::LoginEnded.into()),
+        (
+            Cause::NeedsLogin,
+            Outcome::Refused,
+            false,
+            1,
+            None,
+            CredentialError::Scope { scopes: "notes:write".into() }.into(),
+        ),
+        (Cause::NeedsLogin, Outcome::Refused, false, 1, None, variable_missing()),
+        (Cause::Unavailable, Outcome::Refused, true, 1, Some(1), token_endpoint_down()),
+        (Cause::Unavailable, Outcome::NotSent, true, 0, Some(1), RefusalReason::CredentialRenewal.into()),
         (Cause::OutcomeUnknown, Outcome::Unknown, false, 1, None, status(503, Some("Service Unavailable"))),
         (Cause::CannotBridge, Outcome::Answered, false, 1, None, Reason::TooLarge { length: Some(17_000_000) }),
         (Cause::CannotBridge, Outcome::Unknown, false, 1, None, Reason::TooLarge { length: None }),
         (Cause::Refused, Outcome::Refused, false, 1, None, status(403, Some("Blocked by the firewall"))),
     ]
+}
+
+fn variable_missing() -> Reason {
+    CredentialError::VariableMissing { name: "NOTES_TOKEN".to_owned() }.into()
+}
+
+fn token_endpoint_down() -> Reason {
+    CredentialError::Unavailable { why: "the token endpoint answered HTTP 503".to_owned() }.into()
+}
+
+/// The origin of the credential in a case.
+fn kind_of(why: &Reason) -> CredentialKind {
+    match why {
+        Reason::Credential(CredentialError::VariableMissing { .. }) => CredentialKind::Source,
+        Reason::Credential(_) => CredentialKind::Login,
+        _ => CredentialKind::Fixed,
+    }
 }
 
 fn refused() -> Reason {
@@ -127,6 +157,7 @@ fn every_failure_text_is_in_words_txt() {
             retry_after: retry_after.map(Duration::from_secs),
             upstream: "notes".into(),
             what: "create_note".into(),
+            credential: kind_of(&detail),
             needs_person: cause == Cause::NeedsLogin || matches!(detail, Reason::Spawn(_)),
             why: detail,
             modern: false,

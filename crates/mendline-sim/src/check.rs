@@ -28,6 +28,7 @@ mod i19_brought_back;
 mod i20_breaker;
 mod i21_paced;
 mod i22_up_at_once;
+mod i23_one_renewal;
 mod port_contract;
 mod port_contract_http;
 
@@ -115,6 +116,7 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i20_breaker::BreakerRules::new(config)),
         Box::new(i21_paced::Paced::new(config)),
         Box::new(i22_up_at_once::UpAtOnce::new(config)),
+        Box::new(i23_one_renewal::OneRenewal::new(config)),
         Box::new(port_contract::PortContract::new(upstreams)),
         Box::new(port_contract_http::PortContractHttp::default()),
     ]

@@ -33,6 +33,8 @@ pub enum Due {
     RequestBytesAccepted(ExchangeId),
     /// A complete request arrives at the server of this upstream.
     RequestArrives(usize, u32),
+    /// The source of the credential of this upstream answers.
+    CredentialRead(usize),
     /// A server sends a comment in this response.
     CommentSent(ExchangeId),
     /// A part of a response arrives.

@@ -49,6 +49,8 @@ impl Request {
 /// A complete request in transit to its server.
 #[derive(Debug)]
 pub struct PendingRequest {
+    /// The number of the credential that it carries.
+    pub credential: u32,
     /// Its exchange; `None` if the response has no reader.
     pub exchange: Option<mendline_core::port::ExchangeId>,
     /// The request.
@@ -113,6 +115,8 @@ pub struct Exchange {
     pub stalled: bool,
     /// The response reports that the server rejected the request.
     pub refuses: bool,
+    /// It is about the credential.
+    pub refuses_credential: bool,
     /// The response asks for a pause.
     pub overloaded: bool,
     /// The response has a status after which the server has done nothing, as the configuration says.
@@ -142,6 +146,7 @@ impl Exchange {
             pending: Some(pending),
             stalled: false,
             refuses: false,
+            refuses_credential: false,
             overloaded: false,
             harmless: false,
             reports_session_lost: false,
@@ -225,7 +230,7 @@ mod tests {
         };
         Exchange::new(
             0,
-            PendingRequest { exchange: None, request, message: None, key: None },
+            PendingRequest { credential: 0, exchange: None, request, message: None, key: None },
             ConnectResult::Connects,
             Rng::new(1),
         )

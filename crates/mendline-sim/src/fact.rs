@@ -277,6 +277,15 @@ pub enum Fact<'a> {
         /// Its state.
         state: &'a UpstreamState,
     },
+    /// The shell uses this credential for an upstream from now on.
+    CredentialChanged(usize, u32),
+    /// The source of an upstream has no newer credential.
+    CredentialFailed {
+        /// The upstream.
+        upstream: usize,
+        /// The shell tries again.
+        can_pass: bool,
+    },
     /// All faults are over.
     Healed,
     /// The first call of a client after the faults succeeded.

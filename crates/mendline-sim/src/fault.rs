@@ -5,6 +5,13 @@
 //! acts once or repeatedly. At its end everything is restored, unless the fault says otherwise. A fault accesses the
 //! world and never the engine.
 
+mod a73_token_expired_401;
+mod a74_expires_mid_stream;
+mod a75_login_ended;
+mod a75_refresh_down;
+mod a77_401_with_fresh_token;
+mod a78_403_scope;
+mod a80_credential_command_hangs;
 mod by_hand_isolate;
 mod by_hand_reconnect;
 mod c86_leaves_mid_call;
@@ -332,6 +339,17 @@ pub const SILENT_HTTP: &[&dyn Fault] = &[
     &l84_one_tool_hangs::OneToolHangs,
 ];
 
+/// Faults of HTTP servers in worlds with renewable credentials.
+pub const CREDENTIALS_HTTP: &[&dyn Fault] = &[
+    &a73_token_expired_401::TokenExpired,
+    &a74_expires_mid_stream::ExpiresMidStream,
+    &a75_refresh_down::RefreshDown,
+    &a75_login_ended::LoginEnded,
+    &a77_401_with_fresh_token::FreshTokenRefused,
+    &a78_403_scope::ScopeMissing,
+    &a80_credential_command_hangs::SourceHangs,
+];
+
 /// Returns every fault; some occur more than once.
 pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
     CHILD
@@ -343,6 +361,7 @@ pub fn all() -> impl Iterator<Item = &'static dyn Fault> {
         .chain(LIMITS_HTTP)
         .chain(SILENT_CHILD)
         .chain(SILENT_HTTP)
+        .chain(CREDENTIALS_HTTP)
         .copied()
 }
 
@@ -359,6 +378,7 @@ pub fn restore(world: &mut World, at: usize) {
     world.hosts[at].faults.ignores_term = ignores_term;
     world.release(at);
     world.clear_network_faults(at);
+    world.restore_credential(at);
 }
 
 /// Begins a scheduled fault.

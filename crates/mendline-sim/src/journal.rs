@@ -177,6 +177,8 @@ impl fmt::Display for FactText<'_> {
             Fact::Stopped => write!(f, "the engine is told to stop"),
             Fact::NeverFinished => write!(f, "the engine does not finish"),
             Fact::ContractBroken(text) => write!(f, "{text}"),
+            Fact::CredentialChanged(upstream, number) => write!(f, "upstream {upstream} has credential {number}"),
+            Fact::CredentialFailed { upstream, .. } => write!(f, "upstream {upstream} has no newer credential"),
             Fact::Settled { .. } | Fact::UpstreamState { .. } | Fact::Received { .. } => Ok(()),
         }
     }

@@ -9,7 +9,8 @@
 //! its output, and [`cli`] implements `cargo xtask sim`. `defects/` holds defects that are planted into a copy of the
 //! core to prove that the checks detect them.
 
-pub mod catalogue;
+pub mod authorization;
+mod catalogue;
 pub mod check;
 pub mod child;
 pub mod cli;

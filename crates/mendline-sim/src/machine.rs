@@ -8,7 +8,7 @@ mod adapter;
 
 use std::time::Duration;
 
-use mendline_core::port::{ExchangeId, Signal};
+use mendline_core::port::{Challenge, ExchangeId, Signal};
 use mendline_core::{Config, Input, LinkId, Moment, Port};
 use mendline_wire::Spliced;
 
@@ -52,7 +52,7 @@ pub enum EngineOutput {
     /// Uses the new transport of this upstream from now on.
     Renew(usize),
     /// Renew the credential of this server; the one with this number was refused.
-    RenewCredential(usize, u32),
+    RenewCredential(usize, u32, Challenge),
     /// Emits an event.
     Event(EngineEvent),
     /// Is finished.
@@ -134,6 +134,10 @@ pub struct UpstreamState {
     pub breaker: &'static str,
     /// Whether neither a breaker nor a pause holds calls back.
     pub flows: bool,
+    /// The state of its credential.
+    pub credential: &'static str,
+    /// The state of its credential, by the engine.
+    pub own_credential: &'static str,
     /// The state of its breaker, by the engine.
     pub own_breaker: &'static str,
     /// The state of its link, by the engine.

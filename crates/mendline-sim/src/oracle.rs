@@ -93,6 +93,8 @@ pub struct Record {
     pub whole: u32,
     /// How many of these the engine knows to be rejected.
     pub refused: u32,
+    /// Of these, the refusals of its credential.
+    pub refused_for_credential: u32,
     /// How many of these met an overloaded server that asked for a pause without rejecting them.
     pub overloaded: u32,
     /// How many of these had a status after which the server has done nothing, as the configuration says.

@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::Duration;
 
 use mendline_core::config::{
-    AutoReconnect, Breaker, Catalogue, Dialect, KeepAlive, OnError, OpenFor, RateLimit, Startup, ToolPolicy, Transport,
+    AutoReconnect, Breaker, Catalogue, CredentialKind, Dialect, KeepAlive, OnError, OpenFor, RateLimit, Startup, ToolPolicy, Transport,
 };
 use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
@@ -46,6 +46,9 @@ const SILENCE: u64 = 436;
 /// The label of the generator for limits of tools and rules for statuses. With this value the seeds of the regressions
 /// have none.
 const TOOL_POLICIES: u64 = 637;
+
+/// The label of the generator for renewable credentials. With this value the seeds of the regressions have none.
+const CREDENTIALS: u64 = 1019;
 
 /// The label of the generator for further clients. With this value the seeds of the regressions have none.
 const GUESTS: u64 = 701;
@@ -243,6 +246,7 @@ impl Plan {
                 }),
             );
         }
+        choose_credentials(&mut config, &over_http, faulty_upstreams, &mut scheduled_faults, fault_phase, &mut rng.fork(CREDENTIALS));
         let mut last = rng.fork(8);
         for (index, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {
@@ -268,6 +272,28 @@ impl Plan {
         }
         let guests = guests(&pairs, fault_phase, checks_recovery, &mut rng.fork(GUESTS));
         Plan { seed, config, pairs, guests, scheduled_faults, fault_phase, ending, abrupt, checks_recovery, quiet }
+    }
+}
+
+/// Gives servers over HTTP renewable credentials, and adds faults of them.
+fn choose_credentials(
+    config: &mut Config,
+    over_http: &[bool],
+    faulty_upstreams: usize,
+    scheduled_faults: &mut Vec<ScheduledFault>,
+    fault_phase: Duration,
+    rng: &mut Rng,
+) {
+    if !rng.percent(20) {
+        return;
+    }
+    let millis = fault_phase.as_millis() as u64;
+    for upstream in (0..faulty_upstreams).filter(|index| over_http[*index]) {
+        config.upstreams[upstream].credential = *rng.pick(&[CredentialKind::Login, CredentialKind::Source]);
+        for _ in 0..rng.between(1, 3) {
+            let (at, lasts) = (rng.millis(0, millis * 2 / 3), rng.millis(200, millis));
+            scheduled_faults.push(ScheduledFault { fault: *rng.pick(fault::CREDENTIALS_HTTP), upstream, at, lasts });
+        }
     }
 }
 

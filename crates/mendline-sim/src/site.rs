@@ -13,6 +13,7 @@ use bytes::Bytes;
 use mendline_core::port::ExchangeId;
 use mendline_wire::SseEvent;
 
+use crate::authorization::Authorization;
 use crate::exchange::PendingRequest;
 use crate::network_faults::{NetworkFaults, SessionLostReply};
 use crate::oracle::Key;
@@ -160,6 +161,8 @@ pub struct Origin {
     pub conversations: BTreeMap<u32, Conversation>,
     /// Requests in transit.
     pub in_transit: BTreeMap<u32, PendingRequest>,
+    /// Its credentials.
+    pub authorization: Authorization,
     /// A ping was refused with 400 or 404.
     pub refused_ping: bool,
     enqueued: u32,

@@ -8,6 +8,7 @@
 //! exchanges are carried in `http.rs`, admitted or rejected in `origin.rs` and answered in `stream.rs`.
 
 mod clients;
+mod credentials;
 mod host;
 mod http;
 mod origin;
@@ -425,6 +426,7 @@ impl World {
             Due::CommentSent(exchange) => self.send_comment(exchange),
             Due::ConnectEnds(exchange) => self.connect_ends(exchange),
             Due::RequestBytesAccepted(exchange) => self.accept_request_bytes(exchange),
+            Due::CredentialRead(upstream) => self.credential_read(upstream),
             Due::RequestArrives(upstream, number) => self.request_arrives(upstream, number),
             Due::DeadConnectionFound(exchange) => self.dead_connection_found(exchange),
             Due::ConversationContinues(upstream, conversation, job) => {

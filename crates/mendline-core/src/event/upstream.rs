@@ -20,7 +20,8 @@ macro_rules! upstreams {
 
 upstreams! {
     upstream:
-    LinkStateChanged DialFailed DialPlanned LoginRequired LoginAccepted ServerSuspected VerdictReached
+    LinkStateChanged DialFailed DialPlanned LoginRequired LoginAccepted CredentialRenewalStarted
+    CredentialRenewed CredentialRenewalFailed ServerSuspected VerdictReached
     PingAnswered AnsweredBySession VerdictAwaited HintsAwaited CallSilent SilenceEnded ReconnectRequested
     ClientOpened ClientNamed UpstreamReady SessionReplayed SessionReplayFailed OutputSkipped
     ReconnectDisabled Reconfigured ServerReplaced InternalRequestSent InternalRequestFailed ListChanged

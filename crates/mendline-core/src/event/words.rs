@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mendline_wire::Method;
 
-use super::{Answered, Dropped, Event, HiddenChange, LinkState, Replacement, ToolName};
+use super::{Answered, CredentialState, Dropped, Event, HiddenChange, LinkState, Replacement, ToolName};
+use crate::port::Challenge;
 
 impl fmt::Display for LinkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,6 +35,17 @@ impl Event {
             Event::ReconnectRequested { .. } => write!(f, "reconnecting: requested manually"),
             Event::LoginRequired { why, .. } => write!(f, "needs a login: {why}"),
             Event::LoginAccepted { .. } => write!(f, "accepts requests again: no login is needed"),
+            Event::CredentialRenewalStarted { challenge: Challenge::Credential, .. } => {
+                write!(f, "the server refused the credential: a newer one is requested")
+            }
+            Event::CredentialRenewalStarted { challenge: Challenge::Scope, .. } => {
+                write!(f, "the server requires more permissions: another credential is requested")
+            }
+            Event::CredentialRenewed { number, .. } => write!(f, "credential #{number} is used from now on"),
+            Event::CredentialRenewalFailed { why, state: CredentialState::Renewing, .. } => {
+                write!(f, "no newer credential yet: {why}")
+            }
+            Event::CredentialRenewalFailed { why, .. } => write!(f, "no newer credential: {why}"),
             Event::ServerSuspected { why, .. } => write!(f, "suspect, a probe decides: {why}"),
             Event::VerdictReached { condition, .. } => write!(f, "{condition}"),
             Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),

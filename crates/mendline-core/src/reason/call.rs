@@ -98,6 +98,11 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Returns whether a valid credential is missing.
+    pub fn is_about_credential(&self) -> bool {
+        matches!(self, Reason::Credential(_) | Reason::Refusal(RefusalReason::CredentialRenewal))
+    }
+
     /// Returns the stable name for metrics and logs.
     pub fn name(&self) -> &'static str {
         match self {

@@ -57,6 +57,8 @@ pub enum RefusalReason {
     },
     /// The server is overloaded.
     Overloaded,
+    /// The server refused the credential, and a newer one is requested.
+    CredentialRenewal,
     /// A circuit breaker is open after failures in a row.
     BreakerFailures {
         /// How many calls failed in a row.
@@ -131,6 +133,7 @@ impl RefusalReason {
             RefusalReason::Paused { .. } => "paused",
             RefusalReason::RateLimit { .. } => "rate_limit",
             RefusalReason::Overloaded => "overloaded",
+            RefusalReason::CredentialRenewal => "credential_renewal",
             RefusalReason::BreakerFailures { .. }
             | RefusalReason::BreakerRate { .. }
             | RefusalReason::BreakerTrial { .. } => "breaker_open",
@@ -192,6 +195,9 @@ impl fmt::Display for RefusalReason {
                 write!(f, "the configured limit{} is one call in {seconds} s, {burst} at once", limit_of(*of_tool))
             }
             RefusalReason::Overloaded => f.write_str("the server is overloaded"),
+            RefusalReason::CredentialRenewal => {
+                f.write_str("the server refused the credential, and a newer one is requested")
+            }
             RefusalReason::BreakerFailures { calls, of_tool: it } => {
                 write!(f, "{calls} calls in a row have failed{}", of_tool(it))
             }

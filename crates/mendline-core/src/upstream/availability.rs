@@ -281,6 +281,7 @@ impl Upstream {
         self.availability.login_probes = 0;
         self.close_probed_session(cx);
         if std::mem::take(&mut self.wants_login) {
+            self.note_credential_answered();
             cx.emit(Event::LoginAccepted { upstream: self.id });
         }
         if was != Condition::Available {
@@ -415,6 +416,7 @@ impl Upstream {
     pub(super) fn problem(&self, now: Moment) -> Option<Reason> {
         match self.availability.condition {
             _ if self.gate.is_paused(now) => Some(self.gate.reason(now).into()),
+            _ if self.awaits_credential() => self.credential_wait(),
             Condition::Available | Condition::Suspect if !self.link.has_failed() => None,
             Condition::NeedsLogin => self.availability.why.clone(),
             _ => Some(self.link.failure_reason()),

@@ -16,7 +16,7 @@ use crate::event::{Event, ToolName};
 use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
 use crate::policy::effect::Effect;
-use crate::port::{ClientId, UpstreamId};
+use crate::port::{Challenge, ClientId, UpstreamId};
 use crate::reason::Reason;
 use crate::request::{ClientRequest, ListKind, Op};
 use crate::slab::Key;
@@ -135,6 +135,8 @@ pub struct Call {
     pub stream: Stream,
     /// It was refused for a lost session before; a second refusal is the server's answer.
     pub refused_once: bool,
+    /// The challenge for which it was sent again; `None` once the server has accepted it.
+    pub challenged: Option<Challenge>,
     /// It was resent on a fresh connection, after 421 Misdirected Request or a refused HTTP/2 stream.
     pub sent_afresh: bool,
     /// The number of the session that last refused it.
@@ -192,6 +194,7 @@ impl Call {
             progress: None,
             stream: Stream::default(),
             refused_once: false,
+            challenged: None,
             sent_afresh: false,
             lost_in: None,
             waited_since: None,
@@ -255,6 +258,11 @@ impl Call {
     /// Returns whether it is not known yet whether it is sent again.
     pub fn is_undecided(&self) -> bool {
         self.pending.is_some() || self.awaited_hints.is_some()
+    }
+
+    /// Returns whether it is an internal request that is not sent yet.
+    pub fn is_held_internal(&self) -> bool {
+        matches!((self.owner, self.state), (Owner::Us(_), State::Queued))
     }
 
     /// Returns whether this call is a subscription, which ends only on request.

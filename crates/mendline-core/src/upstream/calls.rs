@@ -27,7 +27,7 @@ use crate::words::{Cause, Failure};
 impl Upstream {
     /// Returns whether calls may be sent.
     pub(super) fn is_open(&self) -> bool {
-        self.link.is_up() && self.session.is_open()
+        self.link.is_up() && self.session.is_open() && !self.awaits_credential()
     }
 
     /// Returns whether it is a client's call, not an internal request.
@@ -81,7 +81,9 @@ impl Upstream {
                     self.crosses_choice(client, &call.request) || self.crosses_handshake(client, &call.request)
                 })
             };
-            let is_held = call.is_some_and(|call| self.waits_for_restore(&call.request) || is_crossing(call));
+            let is_held = call.is_some_and(|call| {
+                self.waits_for_restore(&call.request) || is_crossing(call) || self.awaits_permissions(call)
+            });
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
             let has_time = call.is_none_or(|call| call.has_time(least, &self.config));
@@ -354,6 +356,7 @@ impl Upstream {
             what: call.what(),
             why,
             needs_person,
+            credential: self.credential_kind(),
             modern: call.request.is_modern(),
             form: call.policy(&self.config).failures,
         };

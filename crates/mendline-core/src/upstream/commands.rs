@@ -264,6 +264,7 @@ impl Upstream {
             what: asked.describe(),
             why,
             needs_person,
+            credential: self.credential_kind(),
             modern: asked.is_modern(),
             form: self.config.failures,
         };

@@ -20,17 +20,23 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return };
         call.timer = None;
         let is_over = |at: Option<Moment>| at.is_some_and(|at| cx.now >= at);
+        if call.is_held_internal() && self.awaits_credential() {
+            return self.restart_time(key, cx);
+        }
+        let Some(call) = self.calls.get_mut(key) else { return };
         let is_late = is_over(call.deadline(&self.config)) || is_over(call.patience(&self.config));
         if is_late && call.grace.is_some() {
             self.answer_provisionally(key, cx);
         } else if is_over(call.deadline(&self.config)) {
             self.expire(key, cx);
         } else if is_over(call.patience(&self.config)) {
-            let (cause, why) = match call.last_failure.take() {
+            let last_failure = call.last_failure.take();
+            let (cause, why) = match (last_failure, self.credential_wait()) {
+                (_, Some(why)) => (Cause::Unavailable, why),
                 _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),
-                Some(why) => (Cause::Unavailable, why),
-                None if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
-                None => match self.rate_of_tool(key, cx.now) {
+                (Some(why), None) => (Cause::Unavailable, why),
+                (None, None) if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
+                (None, None) => match self.rate_of_tool(key, cx.now) {
                     Some(why) => (Cause::RateLimited, why.into()),
                     None => (Cause::Overloaded, RefusalReason::NoSlot.into()),
                 },
@@ -44,8 +50,9 @@ impl Upstream {
             self.call_is_silent(key, cx);
         } else {
             let is_clients = matches!(call.owner, Owner::Client { .. }) && call.request.op != Op::Initialize;
-            if is_over(call.stream.resume_at) && is_clients && self.availability.is_away() {
-                // Nothing is resumed while the server is away.
+            let is_held = self.http.as_ref().is_some_and(|http| http.credential.is_awaited());
+            if is_over(call.stream.resume_at) && (is_held || (is_clients && self.availability.is_away())) {
+                // Nothing is resumed while the server is away or its credential is renewed.
                 call.stream.resume_at = Some(cx.now + defaults::RESUME_WAIT);
             } else if is_over(call.stream.resume_at) {
                 self.resume(key, cx);
@@ -136,6 +143,7 @@ impl Upstream {
     fn why_unsent(&self, call: &Call) -> Reason {
         let (is_open, over_http) = (self.is_open(), self.http.is_some());
         match &call.last_failure {
+            _ if self.awaits_credential() => self.credential_wait().unwrap_or(RefusalReason::CredentialRenewal.into()),
             _ if !is_open && (!over_http || self.link.has_failed()) => self.link.failure_reason(),
             Some(why) => why.clone(),
             None if over_http && (!is_open || call.state == State::Queued) => LossReason::NotConnected.into(),

@@ -43,6 +43,8 @@ pub struct Exchange {
     pub purpose: Purpose,
     /// The number of the upstream's session in which it started.
     pub session_number: u32,
+    /// The number of the credential with which it started.
+    pub credential: u32,
     /// A connection carries it; before, the server cannot have received a byte.
     pub reached: bool,
     /// The session that it named.
@@ -77,6 +79,8 @@ pub struct OneWay {
     pub lost: u32,
     /// The limit of attempts.
     pub most: u32,
+    /// The challenge for which it was sent again.
+    pub challenged: Option<Challenge>,
     /// The end of the time that the server has to accept it.
     pub until: Moment,
 }
@@ -105,6 +109,7 @@ impl Exchange {
         Exchange {
             purpose,
             session_number: 0,
+            credential: 0,
             reached: false,
             session_named: None,
             resumes: false,
@@ -119,6 +124,16 @@ impl Exchange {
             has_message: false,
             one_way: None,
         }
+    }
+
+    /// Returns whether the server refused its credential.
+    pub fn is_refused_for_credential(&self) -> bool {
+        matches!((self.status, self.challenge), (Some(401), _) | (Some(403), Some(_)))
+    }
+
+    /// The challenge of such a refusal. Without one, the credential counts as invalid.
+    pub fn challenge_or_default(&self) -> Challenge {
+        self.challenge.filter(|_| self.status == Some(403)).unwrap_or(Challenge::Credential)
     }
 }
 

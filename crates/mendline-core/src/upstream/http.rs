@@ -49,14 +49,15 @@ use self::session_loss::Suspicion;
 pub use self::stream::Stream;
 use super::Upstream;
 use super::call::{Call, Owner, SentOver, State};
+use super::credential::Credential;
 use super::exchange::{Exchange, OneWay, Purpose};
 use super::internal::InternalRequest;
 use super::outbox::Out;
-use crate::config::Dialect;
+use crate::config::{CredentialKind, Dialect};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::LinkState;
-use crate::port::{ExchangeId, HttpRequest, Output, Reuse, UpstreamId, Verb};
+use crate::port::{Challenge, ExchangeId, HttpRequest, Output, Reuse, UpstreamId, Verb};
 use crate::reason::Reason;
 use crate::request::Op;
 use crate::slab::Key;
@@ -92,6 +93,11 @@ pub struct Http {
     params: Params,
     /// The endpoint of a legacy SSE server.
     endpoint: Option<String>,
+    pub(super) credential: Credential,
+    /// Notifications and answers that were refused for their credential.
+    pub(super) refused_one_way: Vec<OneWay>,
+    /// The challenge for which the SSE stream was requested again.
+    sse_challenged: Option<Challenge>,
     /// The timer for POSTs whose SSE stream is gone.
     orphans_timer: Option<TimerId>,
     /// The progress of closing, with its timer.
@@ -112,7 +118,7 @@ enum CloseState {
 }
 
 impl Http {
-    pub fn new(upstream: UpstreamId, dialect: Dialect) -> Self {
+    pub fn new(upstream: UpstreamId, dialect: Dialect, credential: CredentialKind) -> Self {
         Http {
             upstream,
             configured: dialect,
@@ -131,6 +137,9 @@ impl Http {
             notices: Notices::default(),
             params: Params::default(),
             endpoint: None,
+            credential: Credential::new(upstream, credential),
+            refused_one_way: Vec::new(),
+            sse_challenged: None,
             orphans_timer: None,
             close_state: CloseState::default(),
             close_session: None,
@@ -138,12 +147,14 @@ impl Http {
     }
 
     /// Resets the state for another target.
-    pub fn reset(&mut self, dialect: Dialect) {
+    pub fn reset(&mut self, dialect: Dialect, credential: CredentialKind) {
         (self.configured, self.dialect, self.refused) = (dialect, dialect, None);
         self.detection = Detection::default();
         (self.supports_modern, self.content_type_reported) = (false, false);
         (self.params, self.endpoint) = (Params::default(), None);
         self.session.forget_pings();
+        self.credential.reset(credential);
+        (self.refused_one_way, self.sse_challenged) = (Vec::new(), None);
     }
 
     /// The transport that is used.
@@ -185,6 +196,7 @@ impl Http {
     ) -> ExchangeId {
         self.made += 1;
         exchange.session_number = self.session.number();
+        exchange.credential = self.credential.number();
         let id = ExchangeId::new(self.upstream, self.made);
         exchange.session_named =
             request.headers.iter().find(|(name, _)| *name == headers::SESSION_ID).map(|(_, session)| session.clone());
@@ -237,7 +249,7 @@ impl Upstream {
     /// Starts the only probe of an upstream over HTTP that is not up.
     pub(super) fn start_probe(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
-        if self.link.state() != LinkState::Dialing {
+        if self.link.state() != LinkState::Dialing || http.credential.is_awaited() {
             return;
         }
         if http.dialect == Dialect::Sse {
@@ -280,7 +292,7 @@ impl Upstream {
         let counts = self.counts_by_tool();
         let is_admitted = |call: &Call| self.is_admitted_by_tool(call, &counts, cx.now);
         // A call that waits for a verdict or for hints is not to be sent again yet, perhaps never.
-        let is_decided = |call: &Call| !call.is_undecided();
+        let is_decided = |call: &Call| !call.is_undecided() && !self.awaits_permissions(call);
         let first = self.calls.waiting().find(|(_, call)| is_decided(call) && is_admitted(call)).map(|(key, _)| key);
         if self.calls.any_waits() && !self.calls.waiting().any(|(_, call)| is_decided(call)) {
             // None of them can be the probe.
@@ -314,6 +326,9 @@ impl Upstream {
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
         while !self.outbox.is_empty() {
             let Some(http) = &self.http else { return };
+            if http.credential.is_awaited() {
+                return self.requeue_unsent(cx);
+            }
             if http.pending_initialized.is_some() || (http.dialect == Dialect::Sse && http.endpoint.is_none()) {
                 return;
             }
@@ -332,10 +347,22 @@ impl Upstream {
                 Some(Out::Call(key)) => self.post_call(key, cx),
                 Some(Out::Text(text, method)) => {
                     let most = self.config.retry.attempts;
-                    self.post_one_way(OneWay { text, method, lost: 0, most, until: cx.now }, cx);
+                    self.post_one_way(OneWay { text, method, lost: 0, most, challenged: None, until: cx.now }, cx);
                 }
                 None => return,
             }
+        }
+    }
+
+    /// Lets the queued calls of clients wait in the queue, where their wait has a limit.
+    fn requeue_unsent(&mut self, cx: &mut Cx<'_>) {
+        let is_clients = |out: &Out| matches!(out, Out::Call(key) if self.calls.get(*key).is_some_and(|call| call.client().is_some()));
+        let mut unsent = Vec::new();
+        while let Some(Out::Call(key)) = self.outbox.pop_where(is_clients, cx.ledger) {
+            unsent.push(key);
+        }
+        for key in unsent {
+            self.requeue(key, cx);
         }
     }
 

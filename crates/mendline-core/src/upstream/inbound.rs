@@ -95,6 +95,7 @@ impl Upstream {
             Owner::Client { client, request } => {
                 self.retries.earn();
                 self.note_admitted();
+                self.note_credential_answered();
                 let message = without_our_facts(&message).unwrap_or(message);
                 let message = self.lists.empty_list(&call.request, &message).unwrap_or(message);
                 let message = self.keep_order(&call, &message, cx).unwrap_or(message);

@@ -119,7 +119,7 @@ impl Upstream {
             link: Link::new(id, config.reconnect.clone(), config.transport),
             http: match config.transport {
                 Transport::Child => None,
-                Transport::Http(dialect) => Some(Http::new(id, dialect)),
+                Transport::Http(dialect) => Some(Http::new(id, dialect, config.credential)),
             },
             tools: Tools::new(&config.tools),
             gate: Gate::new(&config),

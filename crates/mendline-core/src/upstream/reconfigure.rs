@@ -119,7 +119,7 @@ impl Upstream {
         }
         if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {
             http.drop_look(cx);
-            http.reset(dialect);
+            http.reset(dialect, self.config.credential);
         }
     }
 }

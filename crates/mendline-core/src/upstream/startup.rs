@@ -115,11 +115,13 @@ impl Upstream {
             return;
         }
         let handshake = call.request.clone();
-        let Some(answer) =
-            provisional_answer(&handshake.message, &self.config.name, problem.as_ref(), self.wants_login)
-        else {
-            return;
+        let problem = problem.map_or_else(|| "it has not answered yet".to_owned(), |why| why.to_string());
+        let instructions = match self.wants_login {
+            true => words::login_missing(&self.config.name, &problem, self.credential_kind()),
+            false => words::not_started(&self.config.name, &problem),
         };
+        let Some(answer) = provisional_answer(&handshake.message, &self.config.name, &instructions) else { return };
+        let Some(call) = self.calls.get_mut(key) else { return };
         let took = cx.now.since(call.arrived);
         let was_out = std::mem::take(&mut call.is_out);
         let method = Method::Initialize;
@@ -285,13 +287,8 @@ impl Upstream {
 }
 
 /// A provisional answer to a handshake, with values that are safe for any server.
-fn provisional_answer(handshake: &Message, name: &str, problem: Option<&Reason>, needs_login: bool) -> Option<Message> {
+fn provisional_answer(handshake: &Message, name: &str, instructions: &str) -> Option<Message> {
     let changes = || json!({ "listChanged": true });
-    let problem = problem.map_or_else(|| "it has not answered yet".to_owned(), Reason::to_string);
-    let instructions = match needs_login {
-        true => words::login_missing(name, &problem),
-        false => words::not_started(name, &problem),
-    };
     let answer = json!({
         "jsonrpc": "2.0",
         "id": 0,

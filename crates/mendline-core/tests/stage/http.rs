@@ -59,6 +59,8 @@ pub struct Stage {
     pub finished: bool,
     /// The cache that was saved last.
     pub saved: Option<ListCache>,
+    /// The numbers of the credentials that were to be renewed.
+    pub renewals: Vec<(u32, Challenge)>,
     inputs: u32,
 }
 
@@ -90,6 +92,7 @@ impl Stage {
             events: Vec::new(),
             finished: false,
             saved: None,
+            renewals: Vec::new(),
             inputs: 0,
         };
         if let Some(what) = remembered {
@@ -261,6 +264,7 @@ impl Stage {
                     self.end(exchange, ExchangeEnd::Aborted);
                 }
                 Output::ReplaceTransport { .. } => {}
+                Output::RenewCredential { refused, challenge, .. } => self.renewals.push((refused, challenge)),
                 Output::Finished { .. } => self.finished = true,
                 Output::Cache { what, .. } => self.saved = Some(what),
                 Output::Event(event) => {
@@ -326,13 +330,13 @@ impl Stage {
 
     /// Refuses a request with this status and a `WWW-Authenticate`.
     pub fn challenge(&mut self, seen: &SentRequest, status: u16) {
-        let head = Head {
-            status,
-            content: Content::Empty,
-            session: None,
-            retry_after_ms: None,
-            challenge: Some(Challenge::Credential),
-        };
+        self.challenge_with(seen, status, Challenge::Credential);
+    }
+
+    /// Refuses a request with this status and this challenge.
+    pub fn challenge_with(&mut self, seen: &SentRequest, status: u16, challenge: Challenge) {
+        let head =
+            Head { status, content: Content::Empty, session: None, retry_after_ms: None, challenge: Some(challenge) };
         self.input(Input::Head { exchange: seen.id, head });
         self.end(seen.id, ExchangeEnd::Complete);
     }

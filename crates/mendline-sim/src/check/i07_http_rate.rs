@@ -169,6 +169,12 @@ impl HttpRate {
                 self.upstreams[upstream].looking.remove(&id);
                 self.carries.remove(&id);
             }
+            // A resumption that was refused for its credential is repeated once.
+            Report::Head(401 | 403) => {
+                if let Some(times) = self.carries.get(&id).and_then(|stream| self.resumed.get_mut(stream)) {
+                    *times = times.saturating_sub(1);
+                }
+            }
             Report::Event(true) => {
                 if let Some(stream) = self.carries.get(&id) {
                     self.resumed.remove(stream);

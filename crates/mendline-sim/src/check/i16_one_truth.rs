@@ -78,6 +78,12 @@ impl Check for OneTruth {
                         state.breaker, state.own_breaker
                     ));
                 }
+                if state.credential != state.own_credential {
+                    return Err(format!(
+                        "upstream {upstream}: by the events the credential is {}, by the engine {}",
+                        state.credential, state.own_credential
+                    ));
+                }
                 if state.own_open != state.open {
                     return Err(format!(
                         "upstream {upstream}: by the events {} calls are open, by the engine {}",

@@ -110,6 +110,7 @@ impl Client {
             answers: 0,
             verdict: None,
             whole: 0,
+            refused_for_credential: 0,
             refused: 0,
             overloaded: 0,
             harmless: 0,

@@ -83,6 +83,8 @@ macro_rules! adapter {
                         flows: folded.is_none_or(|it| {
                             breaker_state(it.breaker.state) == "Closed" && it.tools.is_empty() && it.pause.is_none()
                         }),
+                        credential: folded.and_then(|it| it.credential.as_ref()).map_or("current", |it| it.state.name()),
+                        own_credential: self.engine.credential_state(id).map_or("current", |state| state.name()),
                         own_breaker: self.engine.breaker(id).map_or("Closed", breaker_state),
                         own_link: self.engine.link_state(id).map_or("Idle", state),
                         own_open: self.engine.open_calls(id) as u64,
@@ -101,6 +103,11 @@ macro_rules! adapter {
                         real::config::Dialect::Streamable => core::config::Dialect::Streamable,
                         real::config::Dialect::Sse => core::config::Dialect::Sse,
                     }),
+                };
+                to.credential = match from.credential {
+                    real::config::CredentialKind::Fixed => core::config::CredentialKind::Fixed,
+                    real::config::CredentialKind::Source => core::config::CredentialKind::Source,
+                    real::config::CredentialKind::Login => core::config::CredentialKind::Login,
                 };
                 to.timeouts.call = from.timeouts.call;
                 to.timeouts.total = from.timeouts.total;
@@ -364,8 +371,12 @@ macro_rules! adapter {
                         EngineOutput::StoreCatalogue(usize::from(upstream.0), what.write())
                     }
                     core::Output::ReplaceTransport { upstream } => EngineOutput::Renew(usize::from(upstream.0)),
-                    core::Output::RenewCredential { upstream, refused, .. } => {
-                        EngineOutput::RenewCredential(usize::from(upstream.0), refused)
+                    core::Output::RenewCredential { upstream, refused, challenge } => {
+                        let challenge = match challenge {
+                            core::port::Challenge::Credential => real::port::Challenge::Credential,
+                            core::port::Challenge::Scope => real::port::Challenge::Scope,
+                        };
+                        EngineOutput::RenewCredential(usize::from(upstream.0), refused, challenge)
                     }
                     core::Output::Finished { .. } => EngineOutput::Finished,
                 }

@@ -3,7 +3,7 @@
 //! | Command | Effect |
 //! |---|---|
 //! | `upstream NAME child [modern] [call=3s] [total=9s] [recovery=5s] [handshake=5s] [in-flight=1] [waiting=2] [work=50ms] [start=10ms] [startup=at-once] [pipe=200] [max-retries=3]` | configures a server; must come first |
-//! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] …` | configures an HTTP server: its protocol, the configured dialect, and the form of its answers |
+//! | `upstream NAME http [stateful] [stateless] [sse] [modern] [dialect=auto] [events] [named] [polls] [quiet] [credential=login] …` | configures an HTTP server: its protocol, the configured dialect, and the form of its answers |
 //! | `client [of NAME] initializes` | completes the handshake of its era |
 //! | `client [of NAME] asks id=7 tools/call create_note` | sends a request; the id is any JSON |
 //! | `client [of NAME] asks id=10..29 tools/call read_note,create_note` | sends twenty requests together, of these tools in turn |
@@ -18,6 +18,9 @@
 //! | `restart NAME`, `forget NAME` | the HTTP server loses all its state and connections, or its sessions |
 //! | `cut NAME id=7` | resets the connection that carries this request |
 //! | `reload NAME` | the settings of the transport change, e.g. a credential |
+//! | `expire NAME`, `log-in NAME` | the server refuses the current credential from now on; the shell gets the next one |
+//! | `restrict NAME` | the tool `create_note` needs permissions that the login does not have |
+//! | `source NAME works`, `down`, `hangs`, `ended` | the state of the source of the credential |
 //! | `says NAME {"jsonrpc":…}` | the process writes this line |
 //! | `tick 100ms` | advances the time |
 //! | `reconnect NAME`, `stop` | actions of the operator |
@@ -27,12 +30,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_core::config::{AutoReconnect, Catalogue, Dialect, Startup, Transport};
+use mendline_core::config::{AutoReconnect, Catalogue, CredentialKind, Dialect, Startup, Transport};
 use mendline_core::port::Change;
 use mendline_core::reason::CutReason;
 use mendline_core::{ClientId, Config, Lifetime, UpstreamConfig};
 
 use super::ScenarioLog;
+use crate::authorization::SourceState;
 use crate::client::{Client, RequestSpec, Workload};
 use crate::clock::Ending;
 use crate::fault;
@@ -89,6 +93,22 @@ impl Runner {
             ["forget", name] => self.at(name, |world, index| world.forget_sessions(index)),
             ["cut", name, id] => self.cut(name, id),
             ["reload", name] => self.at(name, |world, index| world.reconfigure(index, Change::Transport, |_| {})),
+            ["expire", name] => self.at(name, |world, index| world.origins[index].authorization.expire()),
+            ["restrict", name] => self.at(name, |world, index| {
+                let authorization = &mut world.origins[index].authorization;
+                (authorization.permitted_from, authorization.lacks_permissions) = (authorization.current + 1, true);
+            }),
+            ["log-in", name] => self.at(name, |world, index| world.log_in(index)),
+            ["source", name, state] => {
+                let state = match *state {
+                    "works" => SourceState::Works,
+                    "down" => SourceState::Down,
+                    "hangs" => SourceState::Hangs,
+                    "ended" => SourceState::Ended,
+                    _ => return Err("no such state of a source".into()),
+                };
+                self.at(name, |world, index| world.origins[index].authorization.source = state)
+            }
             ["brief", window] => {
                 let window = duration(window)?;
                 self.world()?.scenario_log.iter_mut().for_each(|log| log.shorten(window));
@@ -155,6 +175,8 @@ impl Runner {
                 Some(("dialect", "auto")) => config.transport = Transport::Http(Dialect::Auto),
                 Some(("dialect", "sse")) => config.transport = Transport::Http(Dialect::Sse),
                 Some(("dialect", "streamable")) => config.transport = Transport::Http(Dialect::Streamable),
+                Some(("credential", "login")) => config.credential = CredentialKind::Login,
+                Some(("credential", "source")) => config.credential = CredentialKind::Source,
                 Some(("call", time)) => config.timeouts.call = duration(time)?,
                 Some(("total", time)) => config.timeouts.total = duration(time)?,
                 Some(("recovery", time)) => config.timeouts.recovery = duration(time)?,

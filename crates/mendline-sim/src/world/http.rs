@@ -62,7 +62,8 @@ impl World {
             ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_TIMEOUT,
         };
         let rng = host.rng.fork(id.0);
-        let pending = PendingRequest { exchange: Some(id), request, message, key };
+        let credential = self.origins[upstream].authorization.current;
+        let pending = PendingRequest { credential, exchange: Some(id), request, message, key };
         let exchange = Exchange::new(upstream, pending, site.faults.connect, rng);
         if self.exchanges.insert(id, exchange).is_some() {
             self.record(&Fact::ContractBroken("the engine used the id of an exchange twice"));
@@ -238,6 +239,7 @@ impl World {
         {
             let record = self.oracle.of_mut(key);
             record.refused += u32::from(exchange.refuses);
+            record.refused_for_credential += u32::from(exchange.refuses_credential);
             record.overloaded += u32::from(exchange.overloaded);
             record.harmless += u32::from(exchange.harmless);
             record.reported_session_lost += u32::from(exchange.reports_session_lost);

@@ -137,6 +137,9 @@ impl World {
     }
 
     fn origin_receives(&mut self, upstream: usize, pending: PendingRequest, site: &Site) {
+        if self.refuses_credential(upstream, &pending) {
+            return;
+        }
         match (site.kind, pending.request.verb) {
             (HttpServerKind::Sse, Verb::Get) => self.open_sse_stream(upstream, &pending, site),
             (HttpServerKind::Sse, Verb::Post) => match self.of_target(upstream, &pending.request) {

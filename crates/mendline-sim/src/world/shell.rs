@@ -61,12 +61,14 @@ impl World {
             }
             EngineOutput::Abort(exchange) => self.abort(*exchange),
             EngineOutput::StoreCatalogue(..) => {}
+            EngineOutput::RenewCredential(upstream, refused, challenge) => {
+                self.request_credential(*upstream, *refused, *challenge);
+            }
             // The server behind the new transport knows no sessions, and nothing is cached of it.
-            // No simulated server has a renewable credential yet.
-            EngineOutput::RenewCredential(..) => {}
             EngineOutput::Renew(upstream) => {
                 self.oracle.cached.remove(upstream);
                 if let Some(origin) = self.origins.get_mut(*upstream) {
+                    origin.authorization.requested = None;
                     origin.conversations.values_mut().for_each(|conversation| conversation.known = false);
                 }
             }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::Condition;
+use super::{Condition, discover};
 use crate::cx::{Alarm, Cx};
-use crate::defaults;
 use crate::event::Event;
 use crate::evidence::Outcome;
 use crate::reason::Reason;
 use crate::slab::Key;
 use crate::upstream::Upstream;
+use crate::upstream::credential::login_backoff;
 use crate::words::Cause;
 
 impl Upstream {
@@ -33,9 +33,8 @@ impl Upstream {
     /// Schedules the next look whether the server accepts requests again.
     pub(super) fn watch_login(&mut self, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.availability.timer);
-        let doubled = defaults::LOGIN_PROBE * 2u32.saturating_pow(self.availability.login_probes.min(16));
-        self.availability.login_probes += 1;
-        let wait = doubled.min(defaults::LOGIN_PROBE_CAP);
+        let wait = login_backoff(self.availability.login_probes);
+        self.availability.login_probes = self.availability.login_probes.saturating_add(1);
         // A server that is dialed is not dialed before, either.
         self.link.postpone_until(cx.now + wait, cx);
         if self.link.is_up() {
@@ -49,7 +48,7 @@ impl Upstream {
             return;
         }
         self.availability.login_probes = 0;
-        self.link.postpone_until(cx.now, cx);
+        self.link.hasten(self.gate.resumes_at(cx.now), cx);
         if self.link.is_up() {
             cx.disarm(&mut self.availability.timer);
             self.availability.timer = cx.wake_in(Duration::ZERO, Alarm::Availability(self.id));
@@ -59,7 +58,20 @@ impl Upstream {
     /// Handles a call that was refused for want of a login. It is answered at once; a probe shows whether this holds for
     /// all calls.
     pub(in crate::upstream) fn call_needs_login(&mut self, key: Key, why: Reason, cx: &mut Cx<'_>) {
+        self.note_probe(key);
         self.fail(key, Cause::NeedsLogin, Outcome::Refused, why.clone(), cx);
+        self.suspect_login(why, cx);
+    }
+
+    /// Keeps the modern probe that has the metadata of this call.
+    pub(in crate::upstream) fn note_probe(&mut self, key: Key) {
+        if let Some(call) = self.calls.get(key).filter(|call| call.request.is_modern()) {
+            self.availability.discover = discover(&call.request);
+        }
+    }
+
+    /// Lets a probe decide whether the server needs a login for everything.
+    pub(in crate::upstream) fn suspect_login(&mut self, why: Reason, cx: &mut Cx<'_>) {
         if self.availability.condition == Condition::Available && self.link.is_up() {
             if let Some(http) = &self.http {
                 self.availability.begun_before = http.begun();

@@ -184,7 +184,7 @@ impl Upstream {
         }
     }
 
-    fn probe_failed(&mut self, sign: Sign, why: Reason, cx: &mut Cx<'_>) {
+    pub(in crate::upstream) fn probe_failed(&mut self, sign: Sign, why: Reason, cx: &mut Cx<'_>) {
         match sign {
             Sign::LoginRequired => {
                 self.login_required(&why, cx);

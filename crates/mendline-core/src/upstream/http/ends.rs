@@ -21,6 +21,7 @@ use crate::upstream::Upstream;
 use crate::upstream::availability::{self, Sign};
 use crate::upstream::call::{Call, Owner, PendingVerdict};
 use crate::upstream::calls::cause_of;
+use crate::upstream::credential::Remedy;
 use crate::upstream::exchange::{Exchange, ExchangeContext, OneWay, Purpose, Verdict, judge};
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::link::EndedBy;
@@ -97,6 +98,9 @@ impl Upstream {
     }
 
     fn call_ended(&mut self, key: Key, exchange: &Exchange, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
+        if exchange.resumes && exchange.is_refused_for_credential() && self.hold_resumption(key, exchange, cx) {
+            return;
+        }
         let (Some(call), Some(http)) = (self.calls.get(key), &self.http) else { return };
         let is_orphan = http.is_orphan(exchange);
         let over_sse = http.dialect == Dialect::Sse && http.sse_stream().is_some() && !is_orphan;
@@ -115,6 +119,7 @@ impl Upstream {
                 // It pauses the calls, too, and the next handshake.
                 self.pause_without_hint(cx);
             }
+            let Some(verdict) = self.remedy_internal(key, verdict, exchange, cx) else { return };
             return self.internal_ended(key, internal, verdict, exchange, cx);
         }
         let is_initialize = call.request.op == Op::Initialize;
@@ -293,11 +298,17 @@ impl Upstream {
 
     /// Handles a call that needs a login. A first handshake waits for its provisional answer, which names the login.
     fn call_met_login(&mut self, ended: &EndedCall<'_>, why: Reason, cx: &mut Cx<'_>) {
+        let evidence = ended.evidence_or(401);
+        let before = self.calls.get(ended.key).and_then(|call| call.challenged);
+        let remedy = self.remedy_for(ended.exchange, before, ended.is_initialize, cx);
+        if remedy == Remedy::SendAgain {
+            return self.hold_refused(ended.key, evidence, ended.exchange.challenge_or_default(), why, cx);
+        }
+        let why = self.words_for_login(remedy, why);
         if !ended.has_grace {
             self.wants_login = true;
             return self.call_needs_login(ended.key, why, cx);
         }
-        let evidence = ended.evidence_or(401);
         if let Some(call) = self.calls.get_mut(ended.key) {
             call.uncounted += 1;
         }
@@ -305,6 +316,19 @@ impl Upstream {
         self.resend(ended.key, evidence, cx.now, why.clone(), Incident::Free, cx);
         self.login_required(&why, cx);
         self.unreachable(why, false, cx);
+    }
+
+    /// Puts an internal request that was refused for its credential back into the outbox. Returns the verdict if it is
+    /// not sent again.
+    fn remedy_internal(&mut self, key: Key, verdict: Verdict, exchange: &Exchange, cx: &mut Cx<'_>) -> Option<Verdict> {
+        let Verdict::NeedsLogin(why) = verdict else { return Some(verdict) };
+        let before = self.calls.get(key).and_then(|call| call.challenged);
+        let remedy = self.remedy_for(exchange, before, true, cx);
+        if remedy == Remedy::SendAgain {
+            self.requeue_refused(key, exchange.challenge_or_default(), cx);
+            return None;
+        }
+        Some(Verdict::NeedsLogin(self.words_for_login(remedy, why)))
     }
 
     /// Returns whether the transport is legacy SSE with an open SSE stream.

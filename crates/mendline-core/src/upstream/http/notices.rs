@@ -10,9 +10,10 @@ use mendline_wire::headers;
 use super::{Refusal, Stream};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
-use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
+use crate::port::{Challenge, ExchangeId, HttpRequest, Reuse, Verb};
 use crate::timers::TimerId;
 use crate::upstream::Upstream;
+use crate::upstream::credential::Remedy;
 use crate::upstream::exchange::{Exchange, Purpose};
 
 /// The stream for messages of the server.
@@ -23,6 +24,10 @@ pub(super) struct Notices {
     pub(super) timer: Option<TimerId>,
     pub(super) stream: Stream,
     pub(super) failures: u32,
+    /// The challenge for which it was requested again.
+    challenged: Option<Challenge>,
+    /// It was refused for the credential, and waits for another one.
+    is_refused: bool,
 }
 
 impl Notices {
@@ -37,7 +42,8 @@ impl Upstream {
     pub(super) fn open_notices(&mut self, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let is_needed = http.notices.wanted && http.notices.exchange.is_none() && http.notices.timer.is_none();
-        if !is_needed || !self.link.is_up() || !self.session.is_open() {
+        let is_held = http.notices.is_refused || http.credential.is_awaited();
+        if !is_needed || !self.link.is_up() || !self.session.is_open() || is_held {
             return;
         }
         if self.gate.is_paused(cx.now) {
@@ -57,6 +63,12 @@ impl Upstream {
     pub(super) fn notices_ended(&mut self, exchange: &Exchange, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         http.notices.exchange = None;
+        if exchange.is_refused_for_credential() && http.credential.kind().is_renewable() {
+            return self.notices_refused(exchange, cx);
+        }
+        if matches!(exchange.status, Some(200..300)) {
+            http.notices.challenged = None;
+        }
         match exchange.status {
             Some(404) if exchange.session_named.is_some() => {
                 http.notices.failures += 1;
@@ -76,6 +88,24 @@ impl Upstream {
                 self.reopen_notices_later(cx);
             }
         }
+    }
+
+    /// Handles a stream that was refused for the credential. It is opened again with another one.
+    fn notices_refused(&mut self, exchange: &Exchange, cx: &mut Cx<'_>) {
+        let before = self.http.as_ref().and_then(|http| http.notices.challenged);
+        let remedy = self.remedy_for(exchange, before, false, cx);
+        let Some(http) = &mut self.http else { return };
+        http.notices.challenged = Some(exchange.challenge_or_default());
+        http.notices.is_refused = remedy != Remedy::SendAgain || http.credential.is_renewing();
+        self.open_notices(cx);
+    }
+
+    /// Opens the stream again that was refused for the last credential.
+    pub(in crate::upstream) fn reopen_refused_notices(&mut self, cx: &mut Cx<'_>) {
+        if let Some(http) = &mut self.http {
+            http.notices.is_refused = false;
+        }
+        self.open_notices(cx);
     }
 
     pub fn handle_notices_timer(&mut self, cx: &mut Cx<'_>) {

@@ -64,7 +64,7 @@ impl Http {
 }
 
 impl Upstream {
-    pub(super) fn post_one_way(&mut self, one_way: OneWay, cx: &mut Cx<'_>) {
+    pub(in crate::upstream) fn post_one_way(&mut self, one_way: OneWay, cx: &mut Cx<'_>) {
         let Some(http) = &mut self.http else { return };
         let headers = http.session_headers(false);
         let method = one_way.method;

@@ -92,6 +92,11 @@ impl Upstream {
                 http.session.note_early(session);
             }
         }
+        if let (Purpose::Call(key), 200..300) = (purpose, head.status)
+            && self.calls.get_mut(key).is_some_and(|call| call.challenged.take().is_some())
+        {
+            http.credential.note_accepted();
+        }
         self.note_byte(purpose, cx);
         if let Some(hint) = pause_hint {
             self.pause(hint, is_unavailable, cx);
@@ -235,6 +240,9 @@ impl Upstream {
         message: Message,
         cx: &mut Cx<'_>,
     ) {
+        if message.kind() == Kind::Error && self.keeps_for_credential(id, purpose, &message, cx) {
+            return;
+        }
         let call = self.call_answered_by(purpose, &message);
         match call {
             Some((key, Owner::Us(InternalRequest::Confirm))) => {
@@ -265,6 +273,17 @@ impl Upstream {
         }
         let message = self.learn_params(message, cx);
         self.pass_message(id, purpose, call.map(|(key, _)| key), is_doubted, message, cx);
+    }
+
+    /// Keeps an error in the body of a refused credential that can be renewed: it is no answer. Returns whether it does.
+    fn keeps_for_credential(&mut self, id: ExchangeId, purpose: Purpose, message: &Message, cx: &Cx<'_>) -> bool {
+        let is_renewable = self.credential_kind().is_renewable();
+        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return false };
+        let is_kept = is_renewable && matches!(purpose, Purpose::Call(_)) && exchange.is_refused_for_credential();
+        if is_kept {
+            exchange.error_body = Some(ErrorBody::of(message.clone(), false, cx.quote));
+        }
+        is_kept
     }
 
     /// Keeps an error in the body of a refusal until the exchange ends, if its end decides. Returns whether it does.

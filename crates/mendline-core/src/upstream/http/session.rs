@@ -59,6 +59,13 @@ impl Upstream {
         if held {
             http.release(cx);
         }
+        let refused = http.exchanges.get(&id).filter(|exchange| exchange.is_refused_for_credential());
+        if let Some(exchange) = refused.map(|exchange| (**exchange).clone())
+            && self.hold_one_way(&exchange, cx)
+        {
+            return;
+        }
+        let Some(http) = &mut self.http else { return };
         match status {
             404 if named => self.session_reported_lost(session_number, Refusal::bare(status), None, cx),
             200..300 if held => {
@@ -141,6 +148,7 @@ impl Upstream {
         http.session.end();
         http.release(cx);
         self.give_up_one_way(cx);
+        self.drop_refused_one_way(|_| true, cx);
         self.end_notices(cx);
         self.session.lose();
         self.withdraw_server_requests(cx);

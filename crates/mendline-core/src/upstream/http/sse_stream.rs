@@ -17,6 +17,7 @@ use crate::reason::{LossReason, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
+use crate::upstream::credential::Remedy;
 use crate::upstream::exchange::{Exchange, Purpose};
 use crate::upstream::retry_budget::Incident;
 use crate::words::Cause;
@@ -39,7 +40,7 @@ impl Upstream {
 
     pub(super) fn sse_stream_ready(&mut self, cx: &mut Cx<'_>) {
         if let Some(http) = &mut self.http {
-            http.refused = None;
+            (http.refused, http.sse_challenged) = (None, None);
             http.release(cx);
         }
         if self.link.handle_reached(Over::Sse, cx) {
@@ -64,8 +65,8 @@ impl Upstream {
             (Some(status), _) => Reason::SseStatus { status },
             (None, _) => LossReason::SseStreamNotOpened.into(),
         };
-        if exchange.status == Some(401) {
-            self.login_required(&why, cx);
+        if exchange.is_refused_for_credential() && self.sse_stream_refused(exchange, &why, cx) {
+            return;
         }
         let Some(http) = &mut self.http else { return };
         // Only a response shows that the server does not support this transport. A broken connection shows nothing, and
@@ -97,6 +98,23 @@ impl Upstream {
         self.link.handle_unreachable(why, permanent, !self.calls.is_empty(), cx);
         // A call whose POST has ended was received.
         self.lose_calls(|_| Written::Whole, cx);
+    }
+
+    /// Handles an SSE stream that was refused for the credential. Returns whether it is opened again.
+    fn sse_stream_refused(&mut self, exchange: &Exchange, why: &Reason, cx: &mut Cx<'_>) -> bool {
+        let before = self.http.as_ref().and_then(|http| http.sse_challenged);
+        let remedy = self.remedy_for(exchange, before, true, cx);
+        let is_repeated = remedy == Remedy::SendAgain && !self.link.is_up();
+        let Some(http) = &mut self.http else { return false };
+        http.sse_challenged = is_repeated.then(|| exchange.challenge_or_default());
+        if is_repeated {
+            http.release(cx);
+            self.shorten_grace(cx);
+        } else if exchange.status == Some(401) || remedy != Remedy::Login(None) {
+            let why = self.words_for_login(remedy, why.clone());
+            self.login_required(&why, cx);
+        }
+        is_repeated
     }
 
     /// Closes the SSE stream; all expected answers are lost.

@@ -29,6 +29,8 @@ pub struct Stream {
     /// The ids of the delivered events, as far back as a server may replay them.
     passed_on: VecDeque<Bytes>,
     pub(super) resumed: bool,
+    /// Its resumption was refused for the credential, and waits for another one.
+    pub(in crate::upstream) is_refused: bool,
 }
 
 /// The number of kept ids: more than a server keeps for replay.

@@ -67,6 +67,15 @@ impl Link {
         }
     }
 
+    /// Brings the next dial forward to this time: what failed before has changed.
+    pub fn hasten(&mut self, at: Moment, cx: &mut Cx<'_>) {
+        self.not_before = at;
+        let at = self.earliest_dial(at);
+        if matches!(self.state, LinkState::Waiting | LinkState::Parked) && at < self.wakes_at {
+            self.sleep_until(at, cx);
+        }
+    }
+
     /// Dials now, without the backoff, for the operator.
     pub fn reconnect(&mut self, cx: &mut Cx<'_>) {
         match self.state {
