@@ -30,7 +30,9 @@
 //!
 //! The shell adds the credential of an upstream to every exchange and numbers the credentials from 1. It reports each
 //! new one by [`Input::CredentialChanged`] before the first exchange that uses it begins. [`Output::RenewCredential`]
-//! requests a newer one; a shell may also renew a credential by itself, before it expires.
+//! requests a newer one; a shell may also renew a credential by itself, before it expires. A requested renewal whose
+//! trouble can pass goes on until `CredentialChanged`, or until a failure that cannot pass. A new transport
+//! ([`Output::ReplaceTransport`]) ends it; the numbers go on.
 //!
 //! # The contract of a client
 //!

@@ -34,6 +34,8 @@ pub struct Authorization {
     pub lacks_permissions: bool,
     /// The source.
     pub source: SourceState,
+    /// The engine knows that a person has to act.
+    pub awaits_person: bool,
     /// The requested renewal: the number of the refused credential, and the challenge.
     pub requested: Option<(u32, Challenge)>,
 }

@@ -30,6 +30,8 @@ impl Event {
             | Event::MessageDropped { why: Dropped::Late | Dropped::StaleProgress | Dropped::StaleReply, .. } => {
                 Level::Debug
             }
+            // The renewal of the credential is reported once for all calls.
+            Event::CallRetried { why, .. } if why.status() == Some(401) => Level::Debug,
             _ => self.usual_level(),
         }
     }

@@ -44,7 +44,7 @@ impl World {
                 self.fail_credential(upstream, CredentialError::Scope { scopes: "notes:write".to_owned() });
             }
             SourceState::Ended => {
-                authorization.requested = None;
+                (authorization.requested, authorization.awaits_person) = (None, true);
                 self.fail_credential(upstream, CredentialError::LoginEnded);
             }
             SourceState::Works => {
@@ -67,7 +67,7 @@ impl World {
     /// Ends all faults of the credential. If a person has to log in, it is done.
     pub fn restore_credential(&mut self, upstream: usize) {
         let authorization = &mut self.origins[upstream].authorization;
-        let needs_person = authorization.source == SourceState::Ended || authorization.refuses_all;
+        let needs_person = authorization.awaits_person || authorization.refuses_all;
         authorization.source = SourceState::Works;
         (authorization.refuses_all, authorization.lacks_permissions) = (false, false);
         authorization.permitted_from = 0;
@@ -77,8 +77,9 @@ impl World {
     }
 
     fn report_credential(&mut self, upstream: usize) {
-        self.origins[upstream].authorization.requested = None;
-        let number = self.origins[upstream].authorization.current;
+        let authorization = &mut self.origins[upstream].authorization;
+        (authorization.requested, authorization.awaits_person) = (None, false);
+        let number = authorization.current;
         self.record(&Fact::CredentialChanged(upstream, number));
         self.send_input(Input::CredentialChanged { upstream: UpstreamId(upstream as u16), number });
     }

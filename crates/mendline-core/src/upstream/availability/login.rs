@@ -72,6 +72,11 @@ impl Upstream {
 
     /// Lets a probe decide whether the server needs a login for everything.
     pub(in crate::upstream) fn suspect_login(&mut self, why: Reason, cx: &mut Cx<'_>) {
+        // With another credential a ping before the handshake would be admitted, so the next handshake is the probe.
+        let is_probed_by_handshake = !self.session.was_initialized() && self.availability.discover.is_none();
+        if is_probed_by_handshake && self.credential_kind().is_renewable() {
+            return;
+        }
         if self.availability.condition == Condition::Available && self.link.is_up() {
             if let Some(http) = &self.http {
                 self.availability.begun_before = http.begun();
