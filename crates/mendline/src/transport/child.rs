@@ -44,6 +44,15 @@ impl ChildCommand {
         }
     }
 
+    pub(crate) fn to_command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
+
     /// Returns the search path of the command: its own PATH, or that of Mendline.
     pub fn search_path(&self) -> OsString {
         let own = self.environment.iter().rev().find(|(name, _)| name == PATH).map(|(_, value)| value.clone());
@@ -90,12 +99,7 @@ pub struct LiveChild {
 impl LiveChild {
     /// Starts a child and registers it with the guard.
     pub(super) fn start(spec: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
-        let mut command = Command::new(&spec.program);
-        command.args(&spec.arguments).envs(spec.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(directory) = &spec.directory {
-            command.current_dir(directory);
-        }
-        let (process, pipes) = ChildProcess::start(&mut command, guard)?;
+        let (process, pipes) = ChildProcess::start(&mut spec.to_command(), guard)?;
         Ok(LiveChild { process, pipes: Some(pipes) })
     }
 }
@@ -146,7 +150,7 @@ fn drain(pipe: &PipeReader, into: &mut BytesMut) -> Drained {
 }
 
 /// Translates an error of the operating system into a kind and a text with a next step.
-pub(super) fn spawn_error(program: &ChildCommand, error: &io::Error) -> SpawnError {
+pub(crate) fn spawn_error(program: &ChildCommand, error: &io::Error) -> SpawnError {
     let command = program.program.to_string_lossy().into_owned();
     if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return SpawnError::NoDirectory { command, directory: directory.display().to_string() };

@@ -9,6 +9,7 @@ mod connections;
 mod cuts;
 #[path = "../memory/dialer.rs"]
 mod dialer;
+mod fetch;
 mod http2;
 mod limits;
 mod redirects;
