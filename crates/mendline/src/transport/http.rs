@@ -26,9 +26,11 @@ mod connection;
 mod dial;
 mod dials;
 mod exchange;
+mod facts;
 mod fatal_idle;
 #[doc(hidden)]
 pub mod fuzzing;
+mod head;
 mod keepalive;
 mod origin;
 mod pool;
@@ -49,13 +51,14 @@ use mendline_core::reason::{CutReason, RefusalReason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use bytes::Bytes;
 use http::Version;
-use http::response::Parts;
-use mendline_core::port::{Content, ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
+use mendline_core::port::{ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
 use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
+use tokio::time::Instant;
 
 pub use certificate::Certificate;
 pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
@@ -65,10 +68,11 @@ pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
 use assign::connections;
-use body::{Read, Reader};
+use body::Read;
 use budget::Budget;
 use dials::Dials;
 use exchange::{Assignment, Exchange, Stage, Step};
+use facts::Facts;
 use origin::Location;
 use pool::{ConnectionId, Pool};
 use ready::ReadyQueue;
@@ -99,13 +103,18 @@ pub struct Http<D: Dial = TcpDial> {
     waiting: VecDeque<ExchangeId>,
     /// A connection or a waiting exchange has changed, so that an assignment may be possible.
     needs_assignment: bool,
+    /// Exchanges that are read on after their last fact was reported: only then the caller can decide whether they may.
+    reported: Vec<ExchangeId>,
     /// Exchanges whose body has data that must not be read now.
     held: BTreeSet<ExchangeId>,
     /// The memory of unfinished bodies.
     budget: Budget,
     /// The most connections that may be busy at a time.
     connections: usize,
-    facts: VecDeque<Input>,
+    /// Facts that were found and not yet returned.
+    facts: Facts,
+    /// The time, as it was last read. It is read again after all facts were returned.
+    now: Option<Instant>,
     ready_queue: ReadyQueue<Key>,
     /// The HTTP version of the last connection.
     version: Option<Version>,
@@ -133,10 +142,12 @@ impl<D: Dial> Http<D> {
             exchanges: BTreeMap::new(),
             waiting: VecDeque::new(),
             needs_assignment: false,
+            reported: Vec::new(),
             held: BTreeSet::new(),
             budget: Budget::new(defaults::LEDGER, target.limits.message_bytes),
             connections: connections(defaults::IN_FLIGHT),
-            facts: VecDeque::new(),
+            facts: Facts::default(),
+            now: None,
             ready_queue: ReadyQueue::new(),
             version: None,
             target: Arc::new(target),
@@ -184,12 +195,14 @@ impl<D: Dial> Http<D> {
     /// Returns the next fact about any exchange. It must be polled until it is pending. `may_read` tells whether the
     /// body of an exchange may be read now.
     pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
+        if let Some(fact) = self.facts.pop() {
+            return Poll::Ready(fact);
+        }
         self.ready_queue.begin_poll();
         self.release_held(&may_read);
+        self.continue_reported();
+        self.now = None;
         for _ in 0..POLLS_PER_ITERATION {
-            if let Some(fact) = self.facts.pop_front() {
-                return Poll::Ready(fact);
-            }
             if std::mem::take(&mut self.needs_assignment) {
                 self.assign();
                 continue;
@@ -198,6 +211,7 @@ impl<D: Dial> Http<D> {
                 Some(Key::Connection(id)) => self.poll_connection(id),
                 Some(Key::Dial(id)) => self.poll_dial(id),
                 Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
+                None if !self.facts.is_empty() => break,
                 None if self.pool.poll_idle_timer(cx) => {}
                 None if self.is_stuck(cx, &may_read) => self.give_up_largest(),
                 None => {
@@ -205,6 +219,12 @@ impl<D: Dial> Http<D> {
                     return Poll::Pending;
                 }
             }
+            if self.facts.is_full() {
+                break;
+            }
+        }
+        if let Some(fact) = self.facts.pop() {
+            return Poll::Ready(fact);
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -251,6 +271,16 @@ impl<D: Dial> Http<D> {
         }
     }
 
+    /// Wakes the exchanges whose facts were reported.
+    fn continue_reported(&mut self) {
+        for id in self.reported.drain(..) {
+            if let Some(exchange) = self.exchanges.get_mut(&id) {
+                exchange.has_unreported = false;
+                exchange.waker.wake_by_ref();
+            }
+        }
+    }
+
     fn release_held(&mut self, may_read: &impl Fn(ExchangeId) -> bool) {
         let (exchanges, budget) = (&self.exchanges, &self.budget);
         self.held.retain(|id| match exchanges.get(id) {
@@ -279,6 +309,9 @@ impl<D: Dial> Http<D> {
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
+        if exchange.has_unreported {
+            return;
+        }
         if exchange.is_reading() && !(may_read(id) && self.budget.may_read(id)) {
             self.held.insert(id);
             return;
@@ -287,21 +320,24 @@ impl<D: Dial> Http<D> {
             Step::Wait => {}
             Step::Read(Read::Wait) => {
                 if exchange.take_new_bytes() {
-                    self.facts.push_back(Input::ResponseBytes { exchange: id });
+                    self.facts.push(Input::ResponseBytes { exchange: id });
                 }
                 self.update_held(id);
             }
             Step::Read(Read::Event(event)) => {
-                exchange.waker.wake_by_ref();
+                exchange.has_unreported = true;
+                self.reported.push(id);
                 self.update_held(id);
+                let length = event.data.as_ref().map_or(0, Bytes::len);
                 let event = ReceivedEvent::new(event, &self.target.limits);
-                self.facts.push_back(Input::StreamEvent { exchange: id, event });
+                self.facts.push_message(Input::StreamEvent { exchange: id, event }, length);
             }
             Step::Answered { assignment, parts, body } => self.answered(id, assignment, &parts, body),
             Step::Read(Read::Done(body)) => {
                 if let Some(text) = body {
+                    let length = text.len();
                     let received = Received::from_text(text, &self.target.limits);
-                    self.facts.push_back(Input::Body { exchange: id, received });
+                    self.facts.push_message(Input::Body { exchange: id, received }, length);
                 }
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
                 if let Some(Stage::Reading { assignment, body, idle_limit, .. }) = stage {
@@ -339,79 +375,6 @@ impl<D: Dial> Http<D> {
     fn give_up_largest(&mut self) {
         if let Some(id) = self.budget.largest() {
             self.fail(id, ExchangeEnd::Cut(CutReason::Memory));
-        }
-    }
-
-    /// Handles the head of a response.
-    fn answered(&mut self, id: ExchangeId, assignment: Assignment, parts: &Parts, body: ResponseBody) {
-        if let Some((_, idle)) = self.exchanges.get(&id).and_then(|exchange| exchange.sent_after_idle) {
-            self.pool.note_answered(idle);
-        }
-        if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
-            drop(body);
-            self.exchanges.remove(&id);
-            let written = self.abandon(&assignment);
-            self.end(id, ExchangeEnd::TooLarge, written);
-            return;
-        }
-        if let Some(to) = redirect::target_of(parts) {
-            return self.redirected(id, &assignment, parts, body, &to);
-        }
-        let idle_limit = response::idle_limit(parts);
-        let head = response::head(parts, body.is_over(), SystemTime::now);
-        let content = head.content;
-        self.facts.push_back(Input::Head { exchange: id, head });
-        let limit = self.target.limits.message_bytes;
-        if content == Content::Empty {
-            self.exchanges.remove(&id);
-            let written = self.finish(&assignment, idle_limit, body);
-            self.end(id, ExchangeEnd::Complete, written);
-            return;
-        }
-        let inflater = match coding::inflater_for(&parts.headers) {
-            Ok(inflater) => inflater,
-            Err(reason) => {
-                drop(body);
-                self.exchanges.remove(&id);
-                let written = self.abandon(&assignment);
-                self.end(id, ExchangeEnd::Cut(reason), written);
-                return;
-            }
-        };
-        let reader = match content {
-            Content::Events => Reader::events(limit, inflater),
-            _ => Reader::whole(limit, inflater),
-        };
-        let announced = response::length(parts).filter(|_| content != Content::Events);
-        if let Some(exchange) = self.exchanges.get_mut(&id) {
-            exchange.stage = Stage::Reading { assignment, body, reader, idle_limit };
-            // The body is not sent again, so it is not kept while the response streams for hours.
-            exchange.request.body = None;
-            exchange.waker.wake_by_ref();
-        }
-        if announced.is_some_and(|length| length > limit as u64) {
-            self.fail(id, ExchangeEnd::TooLarge);
-        }
-    }
-
-    /// Handles a redirect.
-    fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, parts: &Parts, body: ResponseBody, to: &str) {
-        let head = response::head(parts, body.is_over(), SystemTime::now);
-        let written = self.finish(assignment, response::idle_limit(parts), body);
-        let Some(exchange) = self.exchanges.get_mut(&id) else {
-            return;
-        };
-        match redirect::follow(parts.status, &exchange.location, to, exchange.redirects) {
-            Ok(location) => {
-                exchange.redirects += 1;
-                exchange.location = Arc::new(location);
-                self.waiting.push_front(id);
-            }
-            Err(why) => {
-                self.exchanges.remove(&id);
-                self.facts.push_back(Input::Head { exchange: id, head });
-                self.end(id, ExchangeEnd::Forbidden(why), written);
-            }
         }
     }
 
@@ -464,14 +427,20 @@ impl<D: Dial> Http<D> {
             drop(body);
             return self.abandon(assignment);
         }
-        self.pool.release(assignment.connection, idle_limit, body);
+        let now = self.now();
+        self.pool.release(assignment.connection, idle_limit, body, now);
         self.needs_assignment = true;
         Written::Whole
+    }
+
+    /// Returns the time. Facts that are reported together share one reading of the clock.
+    fn now(&mut self) -> Instant {
+        *self.now.get_or_insert_with(Instant::now)
     }
 
     fn end(&mut self, exchange: ExchangeId, how: ExchangeEnd, written: Written) {
         self.held.remove(&exchange);
         self.budget.update(exchange, 0);
-        self.facts.push_back(Input::End { exchange, how, written });
+        self.facts.push(Input::End { exchange, how, written });
     }
 }

@@ -29,18 +29,21 @@ impl<D: Dial> Http<D> {
     pub(super) fn assign(&mut self) {
         // If there is no connection for one exchange, there is none for others that require the same, and if any
         // connection would do, there is none at all. So many exchanges that wait for dials cost little.
-        let mut unassigned = Vec::new();
         let mut exhausted: Option<Freshness> = None;
+        let mut index = 0;
         while exhausted != Some(Freshness::By(Reuse::Any))
-            && let Some(id) = self.waiting.pop_front()
+            && self.pool.has_candidates()
+            && let Some(id) = self.waiting.get(index).copied()
         {
-            let Some(freshness) = self.exchanges.get(&id).map(|exchange| exchange.freshness()) else { continue };
-            if exhausted == Some(freshness) || !self.assign_one(id, freshness) {
-                exhausted = Some(freshness);
-                unassigned.push(id);
+            let freshness = self.exchanges.get(&id).map(|exchange| exchange.freshness());
+            match freshness {
+                Some(freshness) if exhausted == Some(freshness) || !self.assign_one(id, freshness) => {
+                    exhausted = Some(freshness);
+                    index += 1;
+                }
+                _ => _ = self.waiting.remove(index),
             }
         }
-        unassigned.into_iter().rev().for_each(|id| self.waiting.push_front(id));
         // If one connection can carry all exchanges, or might, one dial is enough.
         let shared = match self.version {
             Some(version) => version == Version::HTTP_2,
@@ -63,8 +66,9 @@ impl<D: Dial> Http<D> {
 
     /// Returns whether the exchange no longer waits.
     fn assign_one(&mut self, id: ExchangeId, freshness: Freshness) -> bool {
-        while let Some(connection) = self.pool.choose(freshness) {
-            if self.send(id, connection) {
+        let now = self.now();
+        while let Some(connection) = self.pool.choose(freshness, now) {
+            if self.send(id, connection, now) {
                 return true;
             }
         }
@@ -72,12 +76,11 @@ impl<D: Dial> Http<D> {
     }
 
     /// Sends an exchange on a connection. Returns false if the connection did not take it.
-    fn send(&mut self, id: ExchangeId, connection: ConnectionId) -> bool {
+    fn send(&mut self, id: ExchangeId, connection: ConnectionId, now: Instant) -> bool {
         let (Some(exchange), Some(chosen)) = (self.exchanges.get_mut(&id), self.pool.get(connection)) else {
             return true;
         };
         let reused = chosen.is_used();
-        let now = Instant::now();
         exchange.sent_after_idle = chosen.idle_time(now).map(|idle| (now, idle));
         let head = match self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version()) {
             Ok(head) => head,
@@ -87,7 +90,7 @@ impl<D: Dial> Http<D> {
                 return true;
             }
         };
-        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref())
+        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref(), now)
         else {
             return false;
         };
@@ -95,7 +98,7 @@ impl<D: Dial> Http<D> {
         exchange.stage = Stage::Sent { assignment, response };
         exchange.waker.wake_by_ref();
         if !std::mem::replace(&mut exchange.reached, true) {
-            self.facts.push_back(Input::Reached { exchange: id });
+            self.facts.push(Input::Reached { exchange: id });
         }
         true
     }
@@ -108,7 +111,7 @@ impl<D: Dial> Http<D> {
         let how = match made {
             Ok(connection) => {
                 self.version = Some(connection.version());
-                self.pool.add(id, connection, self.ready_queue.ready_waker(Key::Connection(id)));
+                self.pool.add(id, connection, self.ready_queue.observed_waker(Key::Connection(id)));
                 return;
             }
             Err(error) if error.is_permanent() => ExchangeEnd::Forbidden(RefusalReason::Connect(error)),
