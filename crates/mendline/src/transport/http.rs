@@ -58,6 +58,7 @@ use http::Version;
 use mendline_core::port::{ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
 use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 pub use certificate::Certificate;
@@ -219,7 +220,8 @@ impl<D: Dial> Http<D> {
                     return Poll::Pending;
                 }
             }
-            if self.facts.is_full() {
+            // Without budget every stream refuses to be polled until the task has yielded.
+            if self.facts.is_full() || !has_budget_remaining() {
                 break;
             }
         }
