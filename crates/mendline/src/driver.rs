@@ -8,7 +8,8 @@
 //! same poll in which it arrives. Another iteration follows only if there is more to do: a source has more input, a
 //! child was started or reaped, or a paused source may be read again. A typical call takes one iteration for the
 //! request and one for the response. After `ITERATIONS_PER_POLL` iterations the task yields to the reactor, so that no
-//! peer can occupy it.
+//! peer can occupy it. It yields earlier when tokio's budget for the task is spent: then every stream refuses to be
+//! polled, and further iterations would find nothing.
 //!
 //! The driver decides nothing. It asks the engine whether a port may be read (`may_read`), lets sinks pull messages
 //! (`poll_write`), counts accepted bytes, and keeps the order that `mendline_core::port` promises: the exit of a child
@@ -36,6 +37,7 @@ use std::task::{Context, Poll};
 use mendline_core::port::Ending;
 use mendline_core::{Engine, Input, Moment, Port, UpstreamId};
 use mendline_wire::Limits;
+use tokio::task::coop::has_budget_remaining;
 
 use crate::credential::KeeperHandle;
 use crate::frontend::Frontend;
@@ -188,6 +190,9 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                     self.stall_detector.sleep_until(due);
                     return Poll::Pending;
                 }
+            }
+            if !has_budget_remaining() {
+                break;
             }
         }
         cx.waker().wake_by_ref();

@@ -20,6 +20,11 @@ use crate::transport::http::{Dial, Http};
 /// first part works while the next one is read.
 const INPUTS_PER_ITERATION: usize = 8;
 
+/// The limit of inputs from one HTTP transport in one iteration. A call has four of them. The responses of one
+/// iteration are written to the client together, so a burst of them takes few writes, each of which may wake the
+/// client.
+const HTTP_INPUTS_PER_ITERATION: usize = 64;
+
 impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
     pub(super) fn read_clients(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
         for at in 0..self.clients.len() {
@@ -172,7 +177,7 @@ fn read_http<D: Dial, O: Observer>(
     cx: &mut Context<'_>,
     now: Moment,
 ) -> bool {
-    for _ in 0..INPUTS_PER_ITERATION {
+    for _ in 0..HTTP_INPUTS_PER_ITERATION {
         match http.poll_input(cx, |exchange| engine.may_read(Port::Exchange(exchange))) {
             Poll::Ready(input) => {
                 let input = peer_text::http_input(redactor, input);

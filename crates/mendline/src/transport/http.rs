@@ -7,15 +7,16 @@
 //! uncertain, the cautious value is reported.
 //!
 //! [`Http::poll_input`] polls everything, and nothing is spawned: connections (`connection`) are kept in a `pool`, each
-//! exchange (`exchange`) is a state machine, and the ready queue (`ready`) names those to poll. The other modules lead
-//! from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and `write_tracker`, which counts the
-//! bytes written.
+//! exchange (`exchange`) is a state machine, `assign` gives it a connection, and the ready queue (`ready`) names those to
+//! poll. The other modules lead from a URL to bytes: `target` and `origin`, `proxy`, `dial`, `tls`, `connect`, and
+//! `write_tracker`, which counts the bytes written.
 //!
 //! A request is sent twice in one case: a connection that was used before turns out to be dead before it has taken a
 //! single byte. Then the request goes to a fresh connection without a report, because nothing was sent. A redirect
 //! within the origin is followed too, since it proves that the request was not processed (see `redirect`).
 
 mod addresses;
+mod assign;
 mod authorization;
 mod body;
 mod budget;
@@ -28,10 +29,12 @@ mod connection;
 mod dial;
 mod dials;
 mod exchange;
+mod facts;
 mod fatal_idle;
 pub mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
+mod head;
 mod keepalive;
 mod origin;
 mod pool;
@@ -52,13 +55,14 @@ use mendline_core::reason::{CutReason, RefusalReason};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use http::response::Parts;
-use http::{StatusCode, Version};
-use mendline_core::port::{Content, ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
+use bytes::Bytes;
+use http::Version;
+use mendline_core::port::{ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
 use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
+use tokio::task::coop::has_budget_remaining;
 use tokio::time::Instant;
 
 use crate::credential::CredentialCell;
@@ -73,13 +77,13 @@ pub(crate) use target::header_to_send;
 pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
+use assign::connections;
 use authorization::Authorization;
-use body::{Read, Reader};
+use body::Read;
 use budget::Budget;
-use connect::{connect, first_hop};
-use connection::Freshness;
-use dials::{Dialing, Dials};
+use dials::Dials;
 use exchange::{Assignment, Exchange, Stage, Step};
+use facts::Facts;
 use origin::Location;
 use pool::{ConnectionId, Pool};
 use ready::ReadyQueue;
@@ -111,13 +115,18 @@ pub struct Http<D: Dial = TcpDial> {
     waiting: VecDeque<ExchangeId>,
     /// A connection or a waiting exchange has changed, so that an assignment may be possible.
     needs_assignment: bool,
+    /// Exchanges that are read on after their last fact was reported: only then the caller can decide whether they may.
+    reported: Vec<ExchangeId>,
     /// Exchanges whose body has data that must not be read now.
     held: BTreeSet<ExchangeId>,
     /// The memory of unfinished bodies.
     budget: Budget,
     /// The most connections that may be busy at a time.
     connections: usize,
-    facts: VecDeque<Input>,
+    /// Facts that were found and not yet returned.
+    facts: Facts,
+    /// The time, as it was last read. It is read again after all facts were returned.
+    now: Option<Instant>,
     ready_queue: ReadyQueue<Key>,
     /// The HTTP version of the last connection.
     version: Option<Version>,
@@ -129,12 +138,6 @@ enum Key {
     Connection(ConnectionId),
     Dial(ConnectionId),
     Exchange(ExchangeId),
-}
-
-/// Returns how many connections may be busy when so many calls may be in flight: one for each call, for each
-/// subscription, and for requests that are not calls.
-fn connections(calls: usize) -> usize {
-    calls.saturating_add(defaults::SUBSCRIPTION_STREAMS + defaults::CONNECTIONS_BESIDE_CALLS)
 }
 
 impl<D: Dial> Http<D> {
@@ -152,10 +155,12 @@ impl<D: Dial> Http<D> {
             exchanges: BTreeMap::new(),
             waiting: VecDeque::new(),
             needs_assignment: false,
+            reported: Vec::new(),
             held: BTreeSet::new(),
             budget: Budget::new(defaults::LEDGER, target.limits.message_bytes),
             connections: connections(defaults::IN_FLIGHT),
-            facts: VecDeque::new(),
+            facts: Facts::default(),
+            now: None,
             ready_queue: ReadyQueue::new(),
             version: None,
             target: Arc::new(target),
@@ -215,15 +220,17 @@ impl<D: Dial> Http<D> {
     /// Returns the next fact about any exchange. It must be polled until it is pending. `may_read` tells whether the
     /// body of an exchange may be read now.
     pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
+        if let Some(fact) = self.facts.pop() {
+            return Poll::Ready(fact);
+        }
         self.ready_queue.begin_poll();
         self.release_held(&may_read);
+        self.continue_reported();
+        self.now = None;
         if self.authorization.is_awaited() && self.authorization.poll_wait(cx) {
             self.needs_assignment = true;
         }
         for _ in 0..POLLS_PER_ITERATION {
-            if let Some(fact) = self.facts.pop_front() {
-                return Poll::Ready(fact);
-            }
             if std::mem::take(&mut self.needs_assignment) {
                 self.assign();
                 continue;
@@ -232,6 +239,7 @@ impl<D: Dial> Http<D> {
                 Some(Key::Connection(id)) => self.poll_connection(id),
                 Some(Key::Dial(id)) => self.poll_dial(id),
                 Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
+                None if !self.facts.is_empty() => break,
                 None if self.pool.poll_idle_timer(cx) => {}
                 None if self.is_stuck(cx, &may_read) => self.give_up_largest(),
                 None => {
@@ -239,6 +247,13 @@ impl<D: Dial> Http<D> {
                     return Poll::Pending;
                 }
             }
+            // Without budget every stream refuses to be polled until the task has yielded.
+            if self.facts.is_full() || !has_budget_remaining() {
+                break;
+            }
+        }
+        if let Some(fact) = self.facts.pop() {
+            return Poll::Ready(fact);
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -285,6 +300,16 @@ impl<D: Dial> Http<D> {
         }
     }
 
+    /// Wakes the exchanges whose facts were reported.
+    fn continue_reported(&mut self) {
+        for id in self.reported.drain(..) {
+            if let Some(exchange) = self.exchanges.get_mut(&id) {
+                exchange.has_unreported = false;
+                exchange.waker.wake_by_ref();
+            }
+        }
+    }
+
     fn release_held(&mut self, may_read: &impl Fn(ExchangeId) -> bool) {
         let (exchanges, budget) = (&self.exchanges, &self.budget);
         self.held.retain(|id| match exchanges.get(id) {
@@ -295,108 +320,6 @@ impl<D: Dial> Http<D> {
             Some(_) => true,
             None => false,
         });
-    }
-
-    /// Assigns connections to waiting exchanges, and dials as many new connections as are needed.
-    fn assign(&mut self) {
-        if self.authorization.is_awaited() {
-            return;
-        }
-        // If there is no connection for one exchange, there is none for others that require the same, and if any
-        // connection would do, there is none at all. So many exchanges that wait for dials cost little.
-        let mut unassigned = Vec::new();
-        let mut exhausted: Option<Freshness> = None;
-        while exhausted != Some(Freshness::By(Reuse::Any))
-            && let Some(id) = self.waiting.pop_front()
-        {
-            let Some(freshness) = self.exchanges.get(&id).map(|exchange| exchange.freshness()) else { continue };
-            if exhausted == Some(freshness) || !self.assign_one(id, freshness) {
-                exhausted = Some(freshness);
-                unassigned.push(id);
-            }
-        }
-        unassigned.into_iter().rev().for_each(|id| self.waiting.push_front(id));
-        // If one connection can carry all exchanges, or might, one dial is enough.
-        let shared = match self.version {
-            Some(version) => version == Version::HTTP_2,
-            None => self.target.location.origin.secure || self.target.protocol == Protocol::Http2,
-        };
-        let wanted = if shared { self.waiting.len().min(1) } else { self.waiting.len() };
-        // The limit keeps a server, or a proxy in front of it, from being flooded with connections.
-        let wanted = wanted.min(self.connections.saturating_sub(self.pool.busy()));
-        // An exchange that waited may have got a connection of another one meanwhile. If its dial were dropped, the pool
-        // could not grow to the number of calls in flight, and every call would begin a dial in vain.
-        let may_keep = !shared && (wanted > 0 || !self.dials.is_empty());
-        let kept = if may_keep { self.pool.missing(self.waiting.len()) } else { 0 };
-        let (target, tls, ready_queue, dial) = (&self.target, &self.tls, &self.ready_queue, &self.dial);
-        self.dials.set_wanted(wanted, kept, |id| {
-            let dialed = dial.dial(&first_hop(target), target.connect_timeout);
-            let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(tls)));
-            (dialing, ready_queue.ready_waker(Key::Dial(id)))
-        });
-    }
-
-    /// Returns whether the exchange no longer waits.
-    fn assign_one(&mut self, id: ExchangeId, freshness: Freshness) -> bool {
-        while let Some(connection) = self.pool.choose(freshness) {
-            if self.send(id, connection) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Sends an exchange on a connection. Returns false if the connection did not take it.
-    fn send(&mut self, id: ExchangeId, connection: ConnectionId) -> bool {
-        let (Some(exchange), Some(chosen)) = (self.exchanges.get_mut(&id), self.pool.get(connection)) else {
-            return true;
-        };
-        let reused = chosen.is_used();
-        let now = Instant::now();
-        exchange.sent_after_idle = chosen.idle_time(now).map(|idle| (now, idle));
-        let credential = self.authorization.headers();
-        let head = self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version(), credential);
-        let head = match head {
-            Ok(head) => head,
-            Err(why) => {
-                self.exchanges.remove(&id);
-                self.end(id, ExchangeEnd::Forbidden(why), Written::Nothing);
-                return true;
-            }
-        };
-        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref())
-        else {
-            return false;
-        };
-        let assignment = Assignment::new(connection, reused, evidence, upload);
-        exchange.stage = Stage::Sent { assignment, response };
-        exchange.waker.wake_by_ref();
-        if !std::mem::replace(&mut exchange.reached, true) {
-            self.facts.push_back(Input::Reached { exchange: id });
-        }
-        true
-    }
-
-    fn poll_dial(&mut self, id: ConnectionId) {
-        let Some(made) = self.dials.poll(id) else {
-            return;
-        };
-        self.needs_assignment = true;
-        let how = match made {
-            Ok(connection) => {
-                self.version = Some(connection.version());
-                self.pool.add(id, connection, self.ready_queue.ready_waker(Key::Connection(id)));
-                return;
-            }
-            Err(error) if error.is_permanent() => ExchangeEnd::Forbidden(RefusalReason::Connect(error)),
-            Err(error) => ExchangeEnd::NoConnection(error),
-        };
-        // While other dials run, only the first waiting exchange fails; otherwise all fail.
-        let failed = if self.dials.is_empty() { self.waiting.len() } else { self.waiting.len().min(1) };
-        for exchange in self.waiting.drain(..failed).collect::<Vec<_>>() {
-            self.exchanges.remove(&exchange);
-            self.end(exchange, how.clone(), Written::Nothing);
-        }
     }
 
     fn poll_connection(&mut self, id: ConnectionId) {
@@ -415,6 +338,9 @@ impl<D: Dial> Http<D> {
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
+        if exchange.has_unreported {
+            return;
+        }
         if exchange.is_reading() && !(may_read(id) && self.budget.may_read(id)) {
             self.held.insert(id);
             return;
@@ -423,21 +349,24 @@ impl<D: Dial> Http<D> {
             Step::Wait => {}
             Step::Read(Read::Wait) => {
                 if exchange.take_new_bytes() {
-                    self.facts.push_back(Input::ResponseBytes { exchange: id });
+                    self.facts.push(Input::ResponseBytes { exchange: id });
                 }
                 self.update_held(id);
             }
             Step::Read(Read::Event(event)) => {
-                exchange.waker.wake_by_ref();
+                exchange.has_unreported = true;
+                self.reported.push(id);
                 self.update_held(id);
+                let length = event.data.as_ref().map_or(0, Bytes::len);
                 let event = ReceivedEvent::new(event, &self.target.limits);
-                self.facts.push_back(Input::StreamEvent { exchange: id, event });
+                self.facts.push_message(Input::StreamEvent { exchange: id, event }, length);
             }
             Step::Answered { assignment, parts, body } => self.answered(id, assignment, &parts, body),
             Step::Read(Read::Done(body)) => {
                 if let Some(text) = body {
+                    let length = text.len();
                     let received = Received::from_text(text, &self.target.limits);
-                    self.facts.push_back(Input::Body { exchange: id, received });
+                    self.facts.push_message(Input::Body { exchange: id, received }, length);
                 }
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
                 if let Some(Stage::Reading { assignment, body, idle_limit, .. }) = stage {
@@ -475,82 +404,6 @@ impl<D: Dial> Http<D> {
     fn give_up_largest(&mut self) {
         if let Some(id) = self.budget.largest() {
             self.fail(id, ExchangeEnd::Cut(CutReason::Memory));
-        }
-    }
-
-    /// Handles the head of a response.
-    fn answered(&mut self, id: ExchangeId, assignment: Assignment, parts: &Parts, body: ResponseBody) {
-        if let Some((_, idle)) = self.exchanges.get(&id).and_then(|exchange| exchange.sent_after_idle) {
-            self.pool.note_answered(idle);
-        }
-        if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
-            drop(body);
-            self.exchanges.remove(&id);
-            let written = self.abandon(&assignment);
-            self.end(id, ExchangeEnd::TooLarge, written);
-            return;
-        }
-        if let Some(to) = redirect::target_of(parts) {
-            return self.redirected(id, &assignment, parts, body, &to);
-        }
-        if matches!(parts.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            self.authorization.note_refusal(&parts.headers);
-        }
-        let idle_limit = response::idle_limit(parts);
-        let head = response::head(parts, body.is_over(), SystemTime::now);
-        let content = head.content;
-        self.facts.push_back(Input::Head { exchange: id, head });
-        let limit = self.target.limits.message_bytes;
-        if content == Content::Empty {
-            self.exchanges.remove(&id);
-            let written = self.finish(&assignment, idle_limit, body);
-            self.end(id, ExchangeEnd::Complete, written);
-            return;
-        }
-        let inflater = match coding::inflater_for(&parts.headers) {
-            Ok(inflater) => inflater,
-            Err(reason) => {
-                drop(body);
-                self.exchanges.remove(&id);
-                let written = self.abandon(&assignment);
-                self.end(id, ExchangeEnd::Cut(reason), written);
-                return;
-            }
-        };
-        let reader = match content {
-            Content::Events => Reader::events(limit, inflater),
-            _ => Reader::whole(limit, inflater),
-        };
-        let announced = response::length(parts).filter(|_| content != Content::Events);
-        if let Some(exchange) = self.exchanges.get_mut(&id) {
-            exchange.stage = Stage::Reading { assignment, body, reader, idle_limit };
-            // The body is not sent again, so it is not kept while the response streams for hours.
-            exchange.request.body = None;
-            exchange.waker.wake_by_ref();
-        }
-        if announced.is_some_and(|length| length > limit as u64) {
-            self.fail(id, ExchangeEnd::TooLarge);
-        }
-    }
-
-    /// Handles a redirect.
-    fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, parts: &Parts, body: ResponseBody, to: &str) {
-        let head = response::head(parts, body.is_over(), SystemTime::now);
-        let written = self.finish(assignment, response::idle_limit(parts), body);
-        let Some(exchange) = self.exchanges.get_mut(&id) else {
-            return;
-        };
-        match redirect::follow(parts.status, &exchange.location, to, exchange.redirects) {
-            Ok(location) => {
-                exchange.redirects += 1;
-                exchange.location = Arc::new(location);
-                self.waiting.push_front(id);
-            }
-            Err(why) => {
-                self.exchanges.remove(&id);
-                self.facts.push_back(Input::Head { exchange: id, head });
-                self.end(id, ExchangeEnd::Forbidden(why), written);
-            }
         }
     }
 
@@ -603,14 +456,20 @@ impl<D: Dial> Http<D> {
             drop(body);
             return self.abandon(assignment);
         }
-        self.pool.release(assignment.connection, idle_limit, body);
+        let now = self.now();
+        self.pool.release(assignment.connection, idle_limit, body, now);
         self.needs_assignment = true;
         Written::Whole
+    }
+
+    /// Returns the time. Facts that are reported together share one reading of the clock.
+    fn now(&mut self) -> Instant {
+        *self.now.get_or_insert_with(Instant::now)
     }
 
     fn end(&mut self, exchange: ExchangeId, how: ExchangeEnd, written: Written) {
         self.held.remove(&exchange);
         self.budget.update(exchange, 0);
-        self.facts.push_back(Input::End { exchange, how, written });
+        self.facts.push(Input::End { exchange, how, written });
     }
 }

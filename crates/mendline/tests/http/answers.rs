@@ -172,6 +172,24 @@ async fn stream_is_read_only_with_permission() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn event_is_read_only_after_the_one_before_was_reported() {
+    let (dial, mut servers) = memory_dialer();
+    let mut stage = Stage::new(target("http://x.test/"), dial);
+    let id = stage.begin(get());
+    let serve = async {
+        let mut server = servers.next().await;
+        server.answer(events(&["data: 1\n\n", "data: 2\n\n"])).await;
+        server
+    };
+    let facts = async { [line(&stage.next().await), line(&stage.next().await), line(&stage.next().await)] };
+    let (facts, _server) = tokio::join!(facts, serve);
+    assert_eq!(facts, ["reached", "head 200 Events", "event data=1"]);
+    let denied = std::future::poll_fn(|cx| stage.http.poll_input(cx, |asked| asked != id));
+    assert!(timeout(Duration::from_millis(100), denied).await.is_err(), "it was read without permission");
+    assert_eq!(stage.facts(1).await, ["event data=2", "end Complete Whole"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn exchange_can_be_aborted_at_any_stage() {
     let (dial, mut servers) = memory_dialer();
     let mut stage = Stage::new(target("http://x.test/"), dial);

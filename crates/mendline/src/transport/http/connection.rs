@@ -167,6 +167,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         Poll::Pending
     }
 
+    /// Returns whether it must read the rest of an unwanted body before it can be used again.
+    pub(super) fn has_leftover(&self) -> bool {
+        self.leftover.is_some()
+    }
+
     /// Returns whether it can carry several exchanges at once.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.http, HttpConnection::Http2 { .. })
@@ -184,6 +189,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
             Freshness::By(Reuse::Fresh) => since_alive < if self.used { safe_idle } else { NEW },
             Freshness::By(Reuse::Any) => true,
         }
+    }
+
+    /// Returns whether neither it nor a connection of HTTP/1 that has been idle for longer is fresh, used or not.
+    pub(super) fn is_stale(&self, safe_idle: Duration, now: Instant) -> bool {
+        !self.is_shared() && now.saturating_duration_since(self.idle_since) >= safe_idle.max(NEW)
     }
 
     /// Returns how long it has been idle since its last exchange; `None` if it carries an exchange, has never carried
@@ -247,9 +257,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     }
 
     /// Ends a completed exchange. The rest of its body is read if it is short enough.
-    pub(super) fn release(&mut self, idle_limit: Option<Duration>, leftover: ResponseBody) {
+    pub(super) fn release(&mut self, idle_limit: Option<Duration>, leftover: ResponseBody, now: Instant) {
         self.exchanges -= 1;
-        self.idle_since = Instant::now();
+        self.idle_since = now;
         if let ResponseBody::Http1(body) = leftover {
             self.idle_limit = idle_limit.unwrap_or(IDLE_HTTP1).min(MAX_IDLE);
             self.leftover = (!body.is_end_stream()).then_some((body, 0));

@@ -36,6 +36,8 @@ pub(super) struct Exchange {
     pub(super) sent_after_idle: Option<(Instant, Duration)>,
     /// The time at which bytes of its response were last reported by themselves.
     bytes_reported: Option<Instant>,
+    /// A fact about it was found and is not reported yet. Until then its body is not read.
+    pub(super) has_unreported: bool,
     pub(super) stage: Stage,
     pub(super) waker: Waker,
 }
@@ -80,6 +82,7 @@ impl Exchange {
             is_second_try: false,
             sent_after_idle: None,
             bytes_reported: None,
+            has_unreported: false,
             stage: Stage::Waiting,
             waker,
         }

@@ -3,24 +3,27 @@
 //! The pool grows with the exchanges in flight. It keeps as many idle connections as were in use at the same time
 //! recently (`recent_use`), and at least [`MIN_KEPT`]; each of them is closed when its idle limit has passed. An
 //! exchange takes the connection that has been idle for the shortest time, because the peer is the least likely to
-//! close it, if it is as fresh as the exchange requires (`fatal_idle`) and still looks open. The connection is polled
-//! before this check, so that it notices its own end and that of its last exchange. Only the candidate is polled, so
-//! that the cost of a call does not depend on the number of idle connections.
+//! close it, if it is as fresh as the exchange requires (`fatal_idle`) and still looks open. A connection that was
+//! woken is polled before this check, so that it notices its own end and that of its last exchange. Only the candidate
+//! is polled, so that the cost of a call does not depend on the number of idle connections.
 
 use mendline_core::reason::CutReason;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Request;
+use mendline_core::port::Reuse;
 use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::Key;
 use super::connection::{Connection, Freshness};
 use super::fatal_idle::FatalIdle;
+use super::ready::ObservedWaker;
 use super::recent_use::RecentUse;
 use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
 
@@ -45,7 +48,7 @@ pub(super) struct Pool<Io: AsyncRead + AsyncWrite + Unpin> {
 
 struct Entry<Io: AsyncRead + AsyncWrite + Unpin> {
     connection: Connection<Io>,
-    waker: Waker,
+    waker: ObservedWaker<Key>,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
@@ -59,7 +62,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         }
     }
 
-    pub(super) fn add(&mut self, id: ConnectionId, connection: Connection<Io>, waker: Waker) {
+    pub(super) fn add(&mut self, id: ConnectionId, connection: Connection<Io>, waker: ObservedWaker<Key>) {
         let due = connection.idle_deadline();
         self.entries.insert(id, Entry { connection, waker });
         self.order.push_back(id);
@@ -86,6 +89,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         self.recent_use.peak(busy + waiting, Instant::now()).saturating_sub(self.entries.len())
     }
 
+    /// Returns whether any connection may be able to take an exchange.
+    pub(super) fn has_candidates(&self) -> bool {
+        !self.order.is_empty()
+    }
+
     pub(super) fn holds(&self, id: ConnectionId) -> bool {
         self.entries.contains_key(&id)
     }
@@ -93,7 +101,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     /// Polls a connection. If it has ended, removes it and returns the reason.
     pub(super) fn poll(&mut self, id: ConnectionId) -> Option<CutReason> {
         let entry = self.entries.get_mut(&id)?;
-        match entry.connection.poll(&mut Context::from_waker(&entry.waker)) {
+        match entry.connection.poll(&mut Context::from_waker(entry.waker.waker())) {
             Poll::Ready(reason) => {
                 if let (CutReason::Closed, Some(idle)) = (&reason, entry.connection.idle_time(Instant::now())) {
                     self.fatal_idle.note_closed(idle);
@@ -116,18 +124,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     }
 
     /// Returns the best connection for an exchange with this requirement.
-    pub(super) fn choose(&mut self, freshness: Freshness) -> Option<ConnectionId> {
-        let now = Instant::now();
+    pub(super) fn choose(&mut self, freshness: Freshness, now: Instant) -> Option<ConnectionId> {
         let safe_idle = self.fatal_idle.limit();
         let mut index = self.order.len();
         while let Some(id) = index.checked_sub(1).and_then(|index| self.order.get(index).copied()) {
             index -= 1;
             let Some(entry) = self.entries.get(&id) else { continue };
             if !entry.connection.is_fresh(freshness, safe_idle, now) {
+                // Those before it have been idle for longer.
+                if freshness != Freshness::By(Reuse::Any) && entry.connection.is_stale(safe_idle, now) {
+                    break;
+                }
                 continue;
             }
             if entry.connection.is_idle() && entry.connection.is_used() {
-                if self.poll(id).is_some() {
+                // If nothing has woken it since its last poll, it has noticed everything that the reactor knows.
+                if entry.waker.is_queued() && self.poll(id).is_some() {
                     continue;
                 }
                 let Some(entry) = self.entries.get(&id) else { continue };
@@ -151,29 +163,39 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         id: ConnectionId,
         head: Request<()>,
         body: Option<&Spliced>,
+        now: Instant,
     ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
         let entry = self.entries.get_mut(&id)?;
         let sent = entry.connection.send(head, body);
-        entry.waker.wake_by_ref();
+        entry.waker.waker().wake_by_ref();
         if !entry.connection.is_shared() {
             self.remove_from_order(id);
-            self.recent_use.note(self.busy(), Instant::now());
+            self.recent_use.note(self.busy(), now);
         }
         sent
     }
 
     /// Ends a completed exchange; the connection may stay idle this long.
-    pub(super) fn release(&mut self, id: ConnectionId, idle_limit: Option<Duration>, leftover: ResponseBody) {
+    pub(super) fn release(
+        &mut self,
+        id: ConnectionId,
+        idle_limit: Option<Duration>,
+        leftover: ResponseBody,
+        now: Instant,
+    ) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.connection.release(idle_limit, leftover);
-        entry.waker.wake_by_ref();
-        self.become_idle(id);
+        entry.connection.release(idle_limit, leftover, now);
+        // A connection of HTTP/1 whose body was read to its end has nothing more to do.
+        if entry.connection.is_shared() || entry.connection.has_leftover() {
+            entry.waker.waker().wake_by_ref();
+        }
+        self.become_idle(id, now);
     }
 
     /// Ends an exchange that was given up. Removes the connection if it cannot be used without it.
     pub(super) fn give_up(&mut self, id: ConnectionId) {
         if self.entries.get_mut(&id).is_some_and(|entry| entry.connection.give_up()) {
-            self.become_idle(id);
+            self.become_idle(id, Instant::now());
         } else {
             self.remove(id);
         }
@@ -200,16 +222,16 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     }
 
     /// Moves a connection to the end of the order after an exchange, and closes surplus ones.
-    fn become_idle(&mut self, id: ConnectionId) {
-        let now = Instant::now();
+    fn become_idle(&mut self, id: ConnectionId, now: Instant) {
         let due = self.get(id).and_then(Connection::idle_deadline);
         if self.get(id).is_some_and(Connection::is_shared) {
             self.remove_from_order(id);
         }
         self.order.push_back(id);
-        if self.order.len() > self.kept(now) || due.is_some_and(|due| due <= now) {
+        if due.is_some_and(|due| due <= now) {
             self.close_expired(now);
         } else {
+            self.close_surplus(now);
             self.arm(due);
         }
         self.arm_surplus();
@@ -219,6 +241,26 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     fn kept(&mut self, now: Instant) -> usize {
         // The common case needs no history.
         if self.order.len() <= MIN_KEPT { MIN_KEPT } else { self.recent_use.peak(self.busy(), now).max(MIN_KEPT) }
+    }
+
+    /// Closes the longest idle connections if there are too many. They are the first ones, so that the cost does not
+    /// depend on the number of connections.
+    fn close_surplus(&mut self, now: Instant) {
+        let surplus = self.order.len().saturating_sub(self.kept(now));
+        if surplus == 0 {
+            return;
+        }
+        let longest = self.order.iter().take(surplus).copied();
+        let idle = longest.filter(|id| self.get(*id).is_some_and(Connection::is_idle));
+        for id in idle.collect::<Vec<_>>() {
+            self.remove_and_close(id);
+        }
+    }
+
+    fn remove_and_close(&mut self, id: ConnectionId) {
+        if let Some(entry) = self.remove(id) {
+            entry.connection.close();
+        }
     }
 
     /// Arms the timer for the time when some idle connections may no longer be kept.
@@ -249,9 +291,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
         let selected =
             idle.filter(|(index, id)| self.get(**id).is_some_and(|connection| is_selected(*index, connection)));
         for id in selected.map(|(_, id)| *id).collect::<Vec<_>>() {
-            if let Some(entry) = self.remove(id) {
-                entry.connection.close();
-            }
+            self.remove_and_close(id);
         }
     }
 

@@ -26,6 +26,24 @@ pub(super) struct ReadyWaker<K> {
     shared: Arc<Shared<K>>,
 }
 
+/// A waker that tells whether it is queued.
+pub(super) struct ObservedWaker<K> {
+    waker: Waker,
+    ready: Arc<ReadyWaker<K>>,
+}
+
+impl<K> ObservedWaker<K> {
+    pub(super) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Returns whether it was woken and its owner has not been polled since. If not, a poll of the owner would find
+    /// nothing new.
+    pub(super) fn is_queued(&self) -> bool {
+        self.ready.ready.load(Ordering::Acquire)
+    }
+}
+
 impl<K: Copy + Send + Sync + 'static> ReadyQueue<K> {
     pub(super) fn new() -> ReadyQueue<K> {
         ReadyQueue(Arc::new(Shared(Mutex::new(Ready { queue: VecDeque::new(), task: None }))))
@@ -33,7 +51,7 @@ impl<K: Copy + Send + Sync + 'static> ReadyQueue<K> {
 
     /// Creates a waker that is not queued.
     pub(super) fn waker(&self, key: K) -> Waker {
-        Waker::from(Arc::new(ReadyWaker { key, ready: AtomicBool::new(false), shared: Arc::clone(&self.0) }))
+        Waker::from(self.new_waker(key))
     }
 
     /// Creates a waker that is queued already: a new owner is polled first.
@@ -41,6 +59,17 @@ impl<K: Copy + Send + Sync + 'static> ReadyQueue<K> {
         let waker = self.waker(key);
         waker.wake_by_ref();
         waker
+    }
+
+    /// Creates a waker that is queued already and whose owner can ask whether it is queued.
+    pub(super) fn observed_waker(&self, key: K) -> ObservedWaker<K> {
+        let ready = self.new_waker(key);
+        ready.wake_by_ref();
+        ObservedWaker { waker: Waker::from(Arc::clone(&ready)), ready }
+    }
+
+    fn new_waker(&self, key: K) -> Arc<ReadyWaker<K>> {
+        Arc::new(ReadyWaker { key, ready: AtomicBool::new(false), shared: Arc::clone(&self.0) })
     }
 
     /// Marks the queue as being polled: a wake need not wake the task.
@@ -125,6 +154,17 @@ mod tests {
         assert!(shared.upgrade().is_some(), "the holder of the waker may wake it");
         drop(waker);
         assert!(shared.upgrade().is_none());
+    }
+
+    #[test]
+    fn observed_waker_is_queued_until_its_key_is_taken() {
+        let ready_queue = ReadyQueue::new();
+        let observed = ready_queue.observed_waker(1);
+        assert!(observed.is_queued(), "a new owner is polled first");
+        assert_eq!(ready_queue.next(), Some(1));
+        assert!(!observed.is_queued());
+        observed.waker().wake_by_ref();
+        assert!(observed.is_queued());
     }
 
     #[test]

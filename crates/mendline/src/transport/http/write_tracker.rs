@@ -16,10 +16,11 @@
 use std::future::Future as _;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use memchr::memmem::Finder;
 use mendline_core::port::Written;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -33,6 +34,9 @@ const RECORD_OVERHEAD: u64 = 21;
 const RECORD_PLAIN: u64 = 16 * 1024;
 
 const END_OF_HEAD: &[u8; 4] = b"\r\n\r\n";
+
+/// Finds the end of a head. It is prepared once, because that takes longer than a search.
+static HEAD_END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(END_OF_HEAD));
 
 /// The counts of one connection, shared by its two layers and by the evidence of its exchanges.
 pub(super) struct WriteTracker(Mutex<Counts>);
@@ -137,12 +141,16 @@ impl Request {
             return;
         }
         let mut at = 0;
-        while at < bytes.len() {
-            if self.matched == 0 {
-                // The end of the head begins with the end of a line.
-                let Some(skipped) = memchr::memchr(END_OF_HEAD[0], &bytes[at..]) else { return };
-                at += skipped;
+        if self.matched == 0 {
+            // The whole head is usually written at once.
+            if let Some(found) = HEAD_END.find(bytes) {
+                self.head = Some(before + (found + END_OF_HEAD.len()) as u64);
+                return;
             }
+            // Only the last bytes can be the beginning of its end.
+            at = bytes.len().saturating_sub(END_OF_HEAD.len() - 1);
+        }
+        while at < bytes.len() {
             self.matched = match self.matched {
                 matched if bytes[at] == END_OF_HEAD[matched] => matched + 1,
                 _ => usize::from(bytes[at] == END_OF_HEAD[0]),
