@@ -27,6 +27,7 @@ mod dial;
 mod dials;
 mod exchange;
 mod fatal_idle;
+pub mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keepalive;

@@ -22,11 +22,11 @@ use mendline_wire::Spliced;
 use super::origin::Location;
 use super::target::Target;
 
-const USER_AGENT: &str = concat!("mendline/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("mendline/", env!("CARGO_PKG_VERSION"));
 const MESSAGE_OR_EVENTS: &str = "application/json, text/event-stream";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
-const IDENTITY: &str = "identity";
+pub(super) const IDENTITY: &str = "identity";
 
 /// The most parsed headers that are cached.
 const MAX_PARSED: usize = 16;
@@ -187,12 +187,12 @@ fn configured(headers: &mut HeaderMap, configured: &[(HeaderName, HeaderValue)])
 }
 
 /// Returns the proxy credentials if the proxy reads the request; a tunnel gets them with `CONNECT`.
-fn proxy_authorization(target: &Target) -> Option<HeaderValue> {
+pub(super) fn proxy_authorization(target: &Target) -> Option<HeaderValue> {
     let proxy = target.proxy.as_ref().filter(|_| !target.location.origin.secure)?;
     proxy.authorization.clone()
 }
 
-fn uri(target: &Target, location: &Location, version: Version) -> Result<Uri, RefusalReason> {
+pub(super) fn uri(target: &Target, location: &Location, version: Version) -> Result<Uri, RefusalReason> {
     let whole = version == Version::HTTP_2 || (target.proxy.is_some() && !location.origin.secure);
     let text = if whole { format!("{}{}", location.origin, location.path) } else { location.path.clone() };
     text.parse().map_err(|_| RefusalReason::Url)
