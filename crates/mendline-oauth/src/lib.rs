@@ -7,21 +7,41 @@
 //! Reading is tolerant, security is strict: texts of servers are compared as they were sent, and addresses that a server
 //! names are checked before use. All requests go through [`http::HttpClient`].
 
+mod assertion;
+mod authorize;
+mod callback;
+mod device;
+pub mod discovery;
 pub mod error;
 pub mod http;
+mod identity;
 pub mod login;
+mod mcp_remote;
+mod md5;
+pub mod metadata;
+mod pkce;
+pub mod profile;
+mod registration;
+mod renew;
+mod revoke;
 pub mod settings;
 pub mod source;
 pub mod store;
+#[cfg(test)]
+mod testing;
+mod text;
+mod token;
 pub mod ui;
+mod url;
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use mendline::observe::redact::Redactor;
 
+pub use discovery::{Discovered, discover};
 pub use error::OAuthError;
-pub use login::{LoggedIn, LoggedOut, LoginInfo, LoginOptions, Way, login, logout, token};
+pub use login::{LoggedIn, LoggedOut, LoginInfo, LoginOptions, Way, login, login_of, logout, token};
 pub use settings::{ClientCredentialsSettings, Settings};
 pub use source::{ClientCredentialsSource, OAuthSource};
 pub use store::Store;
