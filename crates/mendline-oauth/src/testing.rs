@@ -1,5 +1,7 @@
 //! Doubles for tests: an HTTP client with canned responses, and a state directory.
 
+pub(crate) mod server;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
