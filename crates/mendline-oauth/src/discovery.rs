@@ -409,6 +409,16 @@ mod tests {
     }
 
     #[test]
+    fn server_with_anonymous_handshake_is_found_by_its_metadata() {
+        let fake = Fake::new();
+        fake.on(SERVER, json(200, "{}"));
+        fake.on(PRM, json(200, &prm(SERVER, "https://auth.example")));
+        let metadata = json(200, &metadata("https://auth.example"));
+        fake.on("https://auth.example/.well-known/oauth-authorization-server", metadata);
+        assert!(found(&fake, &[]).is_ok());
+    }
+
+    #[test]
     fn server_that_refuses_nothing_offers_no_login() {
         let fake = Fake::new();
         fake.on(SERVER, json(200, "{}"));

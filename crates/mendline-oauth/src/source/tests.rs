@@ -204,7 +204,8 @@ fn automatic_login_completes_and_is_noticed() {
             move |url| server.authorize(url)
         });
         let mut source = source(&server).auto_login(Arc::new(person));
-        assert_eq!(token(&mut source, &refused(INVALID)).await, Err(CredentialError::LoginPending));
+        let first = format!(r#"{INVALID}, scope="read""#);
+        assert_eq!(token(&mut source, &refused(&first)).await, Err(CredentialError::LoginPending));
         timeout(Duration::from_secs(5), source.changed()).await.unwrap();
         let first = token(&mut source, &Occasion::Changed).await.unwrap().unwrap();
         assert_eq!(first, stored(&server).access_token.expose());
