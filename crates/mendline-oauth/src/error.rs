@@ -171,8 +171,10 @@ pub enum AddressProblem {
     NotAUrl,
     /// It is neither https nor loopback.
     NotHttps,
-    /// It is a private, loopback or link-local address, and the MCP server is not.
+    /// It is a private or loopback address, and the MCP server is not.
     Private,
+    /// It is an address that no authorization server has, such as a link-local one.
+    Forbidden,
 }
 
 impl fmt::Display for AddressProblem {
@@ -180,6 +182,7 @@ impl fmt::Display for AddressProblem {
         f.write_str(match self {
             AddressProblem::NotAUrl => "it is not a URL with a host",
             AddressProblem::NotHttps => "it is not https, and not on this machine",
+            AddressProblem::Forbidden => "no authorization server has such an address",
             AddressProblem::Private => {
                 "it is a private address, and the server itself is public (set auth.allowPrivate if that is intended)"
             }
