@@ -39,6 +39,7 @@ use tokio::task::JoinHandle;
 use crate::catalogue::CatalogueFile;
 use crate::control::server::{InputSender, OpenError, SocketGuard};
 use crate::control::{Socket, StatusObserver, StatusStore};
+use crate::credential::{CredentialSource, Keeper};
 use crate::driver::{Client, Driver, External, Observer};
 use crate::frontend::Frontend;
 use crate::input_queue::{ExternalInput, InputQueue};
@@ -65,7 +66,12 @@ struct Server {
     endpoint: Endpoint,
     next: Next<Endpoint>,
     list_cache: Option<CatalogueFile>,
+    source: Option<Box<dyn CredentialSource>>,
+    next_source: NextSource,
 }
+
+/// The slot for the next source of a server's credential.
+pub type NextSource = Next<Option<Box<dyn CredentialSource>>>;
 
 /// A server of a builder, and of the engine that it starts.
 #[derive(Clone)]
@@ -75,6 +81,9 @@ pub struct ServerHandle {
     /// The slot for its next endpoint, which an [`InputQueue::push_change`] of the transport applies. It must be of the
     /// same kind.
     pub next: Next<Endpoint>,
+    /// The slot for the next source of its credential, or for none. It is applied together with the next endpoint. If it
+    /// is empty, the source stays.
+    pub next_source: NextSource,
 }
 
 /// The control socket of a process.
@@ -105,9 +114,17 @@ impl<O: Observer + 'static> Builder<O> {
     /// Adds a server with its policies.
     pub fn server(&mut self, config: UpstreamConfig, endpoint: Endpoint) -> ServerHandle {
         let id = UpstreamId(u16::try_from(self.servers.len()).unwrap_or(u16::MAX));
-        let next = Next::default();
-        self.servers.push(Server { config, endpoint, next: next.clone(), list_cache: None });
-        ServerHandle { id, next }
+        let (next, next_source) = (Next::default(), NextSource::default());
+        let handle = ServerHandle { id, next: next.clone(), next_source: next_source.clone() };
+        self.servers.push(Server { config, endpoint, next, list_cache: None, source: None, next_source });
+        handle
+    }
+
+    /// Sets the source of the credential of a server that has a URL. `UpstreamConfig::credential` names its kind.
+    pub fn credential(&mut self, server: UpstreamId, source: Box<dyn CredentialSource>) {
+        if let Some(server) = self.servers.get_mut(usize::from(server.0)) {
+            server.source = Some(source);
+        }
     }
 
     /// Sets the file for the list cache of a server: it is read at the start, and written when lists change.
@@ -156,9 +173,16 @@ impl<O: Observer + 'static> Builder<O> {
 
         let ids = (0..).map(UpstreamId);
         let (mut configs, mut endpoints, mut list_caches) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, Server { config, endpoint, next, list_cache }) in ids.zip(servers) {
+        let mut keepers = Vec::new();
+        for (id, Server { config, endpoint, next, list_cache, source, next_source }) in ids.zip(servers) {
             configs.push(config);
-            endpoints.push((endpoint, next));
+            let mut cell = None;
+            if matches!(endpoint, Endpoint::Remote(_)) {
+                let handle = Keeper::start(id, source, next_source, redactor.clone(), Arc::clone(&inputs));
+                cell = Some(handle.cell());
+                keepers.push((id, handle));
+            }
+            endpoints.push((endpoint, next, cell));
             list_caches.extend(list_cache.map(|file| (id, file)));
         }
         let control = control_socket.and_then(|socket| {
@@ -177,6 +201,9 @@ impl<O: Observer + 'static> Builder<O> {
         let mut driver = Driver::new(engine, limits, host, (observer, status)).with_redactor(redactor);
         for (upstream, file) in list_caches {
             driver = driver.with_cache_store(upstream, Box::new(file.store()));
+        }
+        for (upstream, keeper) in keepers {
+            driver = driver.with_keeper(upstream, keeper);
         }
         for (id, (upstream, frontend)) in (1..).map(ClientId).zip(clients) {
             driver = driver.with_client(Client { id, upstream, frontend });

@@ -2,7 +2,16 @@
 //!
 //! A [`CredentialSource`] gives the headers that authorize requests to one server: from a variable, a file, a command, or
 //! a login. It is read at the start, when the server has refused its last credential, when that is about to expire, and
-//! when the source has changed.
+//! when the source has changed. The keeper of the server (`keeper`) does that. [`CredentialCell`] holds the current
+//! credential for the transport. The sources of this crate are [`VariableSource`], [`FileSource`] and [`CommandSource`].
+
+mod cell;
+mod command;
+mod file;
+mod form;
+mod keeper;
+mod schedule;
+mod variable;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,6 +19,14 @@ use std::time::SystemTime;
 
 use mendline_core::Secret;
 use mendline_core::reason::CredentialError;
+
+pub use cell::CredentialCell;
+pub(crate) use cell::CredentialHeaders;
+pub use command::CommandSource;
+pub use file::FileSource;
+pub use form::{FormFault, HeaderForm, TokenFault};
+pub(crate) use keeper::{Keeper, KeeperHandle};
+pub use variable::VariableSource;
 
 use crate::transport::http::Challenge;
 

@@ -37,6 +37,7 @@ use mendline_core::port::Ending;
 use mendline_core::{Engine, Input, Moment, Port, UpstreamId};
 use mendline_wire::Limits;
 
+use crate::credential::KeeperHandle;
 use crate::frontend::Frontend;
 use crate::observe::redact::Redactor;
 pub use client::Client;
@@ -65,6 +66,7 @@ pub struct Driver<H: Host, F, O> {
     host: H,
     /// Declared before the observer, so that they are dropped first and can still log.
     cache_stores: Vec<(UpstreamId, Box<dyn CacheStore>)>,
+    keepers: Vec<(UpstreamId, KeeperHandle)>,
     observer: O,
     /// Redacts text of servers where it enters.
     redactor: Redactor,
@@ -89,6 +91,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
             engine,
             redactor,
             cache_stores: Vec::new(),
+            keepers: Vec::new(),
             wire_enabled: observer.wants_wire(),
             observer,
             clients: Vec::new(),
@@ -112,6 +115,12 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
     /// Sets the store for the list cache of an upstream. Without it, nothing is stored.
     pub fn with_cache_store(mut self, upstream: UpstreamId, store: Box<dyn CacheStore>) -> Self {
         self.cache_stores.push((upstream, store));
+        self
+    }
+
+    /// Sets the keeper of the credential of an upstream. Without it, the upstream has no renewable credential.
+    pub(crate) fn with_keeper(mut self, upstream: UpstreamId, keeper: KeeperHandle) -> Self {
+        self.keepers.push((upstream, keeper));
         self
     }
 
@@ -198,6 +207,11 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         }
         if let Input::SystemResumed | Input::NetworkChanged = &input {
             self.remotes.close_idle();
+            self.keepers.iter().for_each(|(_, keeper)| keeper.check_again());
+        }
+        // The engine hears of a credential before the first exchange that uses it begins.
+        if let Input::CredentialChanged { upstream, .. } | Input::CredentialFailed { upstream, .. } = &input {
+            self.remotes.adopt_credential(*upstream);
         }
         self.engine.handle(input, now);
     }

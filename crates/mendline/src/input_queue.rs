@@ -1,5 +1,5 @@
-//! The queue of external inputs: signals, the end of a sleep, network changes, changes of the configuration, and
-//! commands of the operator.
+//! The queue of external inputs: signals, the end of a sleep, network changes, changes of the configuration, reports
+//! about credentials, and commands of the operator.
 //!
 //! Any task may queue an input; the driver polls the queue in every iteration. An input that is already queued is not
 //! queued again, except for a second stop, which skips the graceful shutdown.
@@ -72,6 +72,8 @@ struct Pending {
     changes: VecDeque<Reconfiguration>,
     /// Commands of the operator.
     commands: VecDeque<Input>,
+    /// Reports about credentials: for each server at most a new one, and a failure after it.
+    credentials: VecDeque<Input>,
     driver: Option<Waker>,
 }
 
@@ -112,6 +114,24 @@ impl InputQueue {
         pending.wake();
     }
 
+    /// Queues a report about the credential of a server, in place of earlier ones that it makes obsolete.
+    pub(crate) fn push_credential(&self, new: Input) {
+        let mut pending = self.lock();
+        let is_obsolete = |queued: &Input| match (queued, &new) {
+            (
+                Input::CredentialFailed { upstream: its, .. },
+                Input::CredentialFailed { upstream, .. } | Input::CredentialChanged { upstream, .. },
+            )
+            | (Input::CredentialChanged { upstream: its, .. }, Input::CredentialChanged { upstream, .. }) => {
+                its == upstream
+            }
+            _ => false,
+        };
+        pending.credentials.retain(|queued| !is_obsolete(queued));
+        pending.credentials.push_back(new);
+        pending.wake();
+    }
+
     /// Returns the next input.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Input> {
         let mut pending = self.lock();
@@ -119,6 +139,7 @@ impl InputQueue {
             return Poll::Ready(Input::Reconfigure { upstream, config, change });
         }
         let input = pending.inputs.pop_front().map(Input::from);
+        let input = input.or_else(|| pending.credentials.pop_front());
         match input.or_else(|| pending.commands.pop_front()) {
             Some(input) => Poll::Ready(input),
             None => {
@@ -143,6 +164,8 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
+    use mendline_core::reason::CredentialError;
+
     use super::*;
 
     const NOTES: UpstreamId = UpstreamId(3);
@@ -187,6 +210,25 @@ mod tests {
             inputs.push(ExternalInput::Stop);
         }
         assert_eq!(taken(&inputs), ["Stop", "Stop"]);
+    }
+
+    #[test]
+    fn later_report_about_credential_replaces_earlier_one() {
+        let inputs = InputQueue::default();
+        let changed = |upstream, number| inputs.push_credential(Input::CredentialChanged { upstream, number });
+        let failed = |upstream| {
+            inputs.push_credential(Input::CredentialFailed { upstream, why: CredentialError::Unchanged });
+        };
+        for number in 1..100 {
+            failed(NOTES);
+            changed(NOTES, number);
+            changed(UpstreamId(4), number);
+            failed(UpstreamId(4));
+        }
+        let taken = taken(&inputs);
+        assert_eq!(taken.len(), 3, "{taken:?}");
+        assert!(taken[0].contains("CredentialChanged") && taken[0].contains("99"), "{taken:?}");
+        assert!(taken[2].contains("CredentialFailed"), "{taken:?}");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use mendline_core::defaults::FINAL_WRITE;
-use mendline_core::port::{ConnectError, ExchangeEnd, Written};
-use mendline_core::{Input, LinkId, Moment, Output};
+use mendline_core::port::{Challenge, ConnectError, CredentialError, ExchangeEnd, Written};
+use mendline_core::{Input, LinkId, Moment, Output, UpstreamId};
 
 use super::link::Link;
 use super::{At, Child, Direction, Driver, Host, Iteration, Observer, peer_text, wire};
+use crate::credential::KeeperHandle;
 use crate::frontend::Frontend;
 
 /// The limit of outputs in one iteration.
@@ -53,12 +54,15 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                 Output::ReplaceTransport { upstream } => {
                     // Later lists belong to another server or another credential.
                     self.cache_stores.retain(|(its, _)| *its != upstream);
+                    // Before the new transport is made, so that it does not use a credential of the former source.
+                    self.keeper(upstream).iter().for_each(|keeper| keeper.replace_source());
                     if let Some(http) = self.host.renew(upstream) {
                         self.remotes.replace(upstream, http);
                     }
                 }
-                // No upstream has a renewable credential yet.
-                Output::RenewCredential { .. } => continue,
+                Output::RenewCredential { upstream, refused, challenge } => {
+                    self.renew_credential(upstream, refused, challenge, now);
+                }
                 Output::Spawn { link } => self.spawn(link, now),
                 Output::CloseStdin { link } => {
                     if let Some(link) = self.link_mut(link) {
@@ -75,6 +79,20 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
             iteration.again = true;
         }
         iteration.again = true;
+    }
+
+    fn renew_credential(&mut self, upstream: UpstreamId, refused: u32, challenge: Challenge, now: Moment) {
+        match self.keeper(upstream) {
+            Some(keeper) => keeper.renew(refused, challenge),
+            None => {
+                let why = CredentialError::Unchanged;
+                self.engine.handle(Input::CredentialFailed { upstream, why }, now);
+            }
+        }
+    }
+
+    fn keeper(&self, upstream: UpstreamId) -> Option<&KeeperHandle> {
+        self.keepers.iter().find(|(its, _)| *its == upstream).map(|(_, keeper)| keeper)
     }
 
     fn spawn(&mut self, link: LinkId, now: Moment) {

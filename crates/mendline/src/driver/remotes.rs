@@ -75,6 +75,12 @@ impl<D: Dial> Remotes<D> {
         }
     }
 
+    /// Uses the latest credential of an upstream for requests that are sent from now on.
+    pub(super) fn adopt_credential(&mut self, upstream: UpstreamId) {
+        let is_its = |remote: &&mut Remote<D>| remote.upstream == upstream;
+        self.current.iter_mut().filter(is_its).for_each(|remote| remote.http.adopt_credential());
+    }
+
     /// Closes all idle connections of current transports.
     pub(super) fn close_idle(&mut self) {
         self.current.iter_mut().for_each(|remote| remote.http.close());

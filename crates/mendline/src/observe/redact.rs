@@ -43,6 +43,9 @@ const MIN_SESSION_LENGTH: usize = 16;
 /// The limit of known session ids. A server that opens many sessions has ended the older ones.
 const MAX_SESSIONS: usize = 32;
 
+/// The limit of known forms of renewed credentials. Older credentials have expired.
+const MAX_RENEWED: usize = 256;
+
 /// The replacement of a secret.
 const HIDDEN: &str = "‹secret›";
 
@@ -60,6 +63,8 @@ struct Known {
     needles: Vec<Needle>,
     /// Session ids, the newest last.
     sessions: VecDeque<Needle>,
+    /// Renewed credentials, the newest last.
+    renewed: VecDeque<Needle>,
 }
 
 /// One form of a secret.
@@ -103,6 +108,20 @@ impl Redactor {
             if form.len() >= MIN_LENGTH && !known.needles.iter().any(|needle| needle.is(&form)) {
                 known.needles.push(Needle::new(&form));
             }
+        }
+    }
+
+    /// Adds credentials that will be renewed. Forgets the oldest ones above a limit, which have expired.
+    pub fn learn_renewed<'a>(&self, secrets: impl IntoIterator<Item = &'a Secret>) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        for form in secrets.into_iter().flat_map(|secret| forms(secret.expose())) {
+            let is_known = known.needles.iter().chain(&known.renewed).any(|needle| needle.is(&form));
+            if form.len() >= MIN_LENGTH && !is_known {
+                known.renewed.push_back(Needle::new(&form));
+            }
+        }
+        while known.renewed.len() > MAX_RENEWED {
+            known.renewed.pop_front();
         }
     }
 
@@ -160,11 +179,11 @@ impl Redactor {
 
     fn find_known(&self, text: &[u8], is_truncated: bool, found: &mut Vec<Range<usize>>) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if known.needles.is_empty() && known.sessions.is_empty() {
+        if known.needles.is_empty() && known.sessions.is_empty() && known.renewed.is_empty() {
             return;
         }
         let readings = Decoded::readings(text, is_truncated);
-        for needle in known.needles.iter().chain(&known.sessions) {
+        for needle in known.needles.iter().chain(&known.sessions).chain(&known.renewed) {
             found.extend(needle.ranges(text, is_truncated));
             for reading in &readings {
                 found.extend(needle.ranges(&reading.bytes, is_truncated).map(|range| reading.origin(&range)));

@@ -41,6 +41,15 @@ impl ChildCommand {
             directory: None,
         }
     }
+
+    pub(crate) fn to_command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        command
+    }
 }
 
 /// A process that was started and is not yet reaped.
@@ -52,12 +61,7 @@ pub struct LiveChild {
 impl LiveChild {
     /// Starts a child and registers it with the guard.
     pub(super) fn start(spec: &ChildCommand, guard: Option<Arc<Mutex<Guard>>>) -> io::Result<LiveChild> {
-        let mut command = Command::new(&spec.program);
-        command.args(&spec.arguments).envs(spec.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(directory) = &spec.directory {
-            command.current_dir(directory);
-        }
-        let (process, pipes) = ChildProcess::start(&mut command, guard)?;
+        let (process, pipes) = ChildProcess::start(&mut spec.to_command(), guard)?;
         Ok(LiveChild { process, pipes: Some(pipes) })
     }
 }
@@ -108,7 +112,7 @@ fn drain(pipe: &PipeReader, into: &mut BytesMut) -> Drained {
 }
 
 /// Translates an error of the operating system into a kind and a text with a next step.
-pub(super) fn spawn_error(program: &ChildCommand, error: &io::Error) -> SpawnError {
+pub(crate) fn spawn_error(program: &ChildCommand, error: &io::Error) -> SpawnError {
     let command = program.program.to_string_lossy().into_owned();
     if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return SpawnError::NoDirectory { command, directory: directory.display().to_string() };

@@ -16,6 +16,7 @@
 //! within the origin is followed too, since it proves that the request was not processed (see `redirect`).
 
 mod addresses;
+mod authorization;
 mod body;
 mod budget;
 mod certificate;
@@ -27,6 +28,7 @@ mod dial;
 mod dials;
 mod exchange;
 mod fatal_idle;
+pub mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod keepalive;
@@ -51,21 +53,25 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use http::Version;
 use http::response::Parts;
+use http::{StatusCode, Version};
 use mendline_core::port::{Content, ExchangeEnd, ExchangeId, HttpRequest, Reuse, Written};
 use mendline_core::{Input, defaults};
 use mendline_wire::{Received, ReceivedEvent};
 use tokio::time::Instant;
+
+use crate::credential::CredentialCell;
 
 pub use certificate::Certificate;
 pub use challenge::Challenge;
 pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};
+pub(crate) use target::header_to_send;
 pub use target::{HeaderFault, Protocol, Target};
 pub use tls::{NoCertificates, TlsOptions};
 
+use authorization::Authorization;
 use body::{Read, Reader};
 use budget::Budget;
 use connect::{connect, first_hop};
@@ -92,6 +98,7 @@ pub struct Http<D: Dial = TcpDial> {
     /// The location of the target, shared by the exchanges that go there.
     home: Arc<Location>,
     heads: Heads,
+    authorization: Authorization,
     tls: Arc<TlsContext>,
     dial: D,
     pool: Pool<D::Io>,
@@ -135,6 +142,7 @@ impl<D: Dial> Http<D> {
         Http {
             home: Arc::new(target.location.clone()),
             heads: Heads::default(),
+            authorization: Authorization::default(),
             tls: Arc::new(tls),
             dial,
             pool: Pool::new(),
@@ -150,6 +158,18 @@ impl<D: Dial> Http<D> {
             version: None,
             target: Arc::new(target),
         }
+    }
+
+    /// Adds the credential of this cell to every request. It replaces configured headers of the same name.
+    pub fn with_credential(mut self, cell: Arc<CredentialCell>) -> Http<D> {
+        self.authorization = Authorization::new(cell);
+        self
+    }
+
+    /// Uses the latest credential of the cell for requests that are sent from now on.
+    pub fn adopt_credential(&mut self) {
+        self.authorization.adopt();
+        self.needs_assignment = true;
     }
 
     /// Begins an exchange. The caller must call [`Http::poll_input`] afterwards, which reports its facts: no waker is
@@ -195,6 +215,9 @@ impl<D: Dial> Http<D> {
     pub fn poll_input(&mut self, cx: &mut Context<'_>, may_read: impl Fn(ExchangeId) -> bool) -> Poll<Input> {
         self.ready_queue.begin_poll();
         self.release_held(&may_read);
+        if self.authorization.is_awaited() && self.authorization.poll_wait(cx) {
+            self.needs_assignment = true;
+        }
         for _ in 0..POLLS_PER_ITERATION {
             if let Some(fact) = self.facts.pop_front() {
                 return Poll::Ready(fact);
@@ -274,6 +297,9 @@ impl<D: Dial> Http<D> {
 
     /// Assigns connections to waiting exchanges, and dials as many new connections as are needed.
     fn assign(&mut self) {
+        if self.authorization.is_awaited() {
+            return;
+        }
         // If there is no connection for one exchange, there is none for others that require the same, and if any
         // connection would do, there is none at all. So many exchanges that wait for dials cost little.
         let mut unassigned = Vec::new();
@@ -326,7 +352,9 @@ impl<D: Dial> Http<D> {
         let reused = chosen.is_used();
         let now = Instant::now();
         exchange.sent_after_idle = chosen.idle_time(now).map(|idle| (now, idle));
-        let head = match self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version()) {
+        let credential = self.authorization.headers();
+        let head = self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version(), credential);
+        let head = match head {
             Ok(head) => head,
             Err(why) => {
                 self.exchanges.remove(&id);
@@ -462,6 +490,9 @@ impl<D: Dial> Http<D> {
         }
         if let Some(to) = redirect::target_of(parts) {
             return self.redirected(id, &assignment, parts, body, &to);
+        }
+        if matches!(parts.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+            self.authorization.note_refusal(&parts.headers);
         }
         let idle_limit = response::idle_limit(parts);
         let head = response::head(parts, body.is_over(), SystemTime::now);

@@ -10,6 +10,7 @@ use super::child::{ChildCommand, LiveChild, spawn_error};
 use super::guard::Guard;
 use super::http::{Http, Target, TcpDial};
 use super::next::Next;
+use crate::credential::CredentialCell;
 use crate::driver::Host;
 
 /// The endpoint of a server.
@@ -32,17 +33,19 @@ struct Server {
     /// Taken when a URL gets its transport.
     endpoint: Option<Endpoint>,
     next: Next<Endpoint>,
+    /// The credential of a URL.
+    credential: Option<Arc<CredentialCell>>,
 }
 
 impl Servers {
-    /// Creates a host for these servers. Each has a slot for its next endpoint, which the engine applies. Without a
-    /// guard, children may outlive Mendline when it is killed.
+    /// Creates a host for these servers. Each has a slot for its next endpoint, which the engine applies, and perhaps a
+    /// cell with its credential. Without a guard, children may outlive Mendline when it is killed.
     pub(crate) fn new(
-        servers: impl IntoIterator<Item = (Endpoint, Next<Endpoint>)>,
+        servers: impl IntoIterator<Item = (Endpoint, Next<Endpoint>, Option<Arc<CredentialCell>>)>,
         guard: Option<Guard>,
         limits: Limits,
     ) -> Servers {
-        let server = |(endpoint, next)| Server { endpoint: Some(endpoint), next };
+        let server = |(endpoint, next, credential)| Server { endpoint: Some(endpoint), next, credential };
         let servers = servers.into_iter().map(server).collect();
         Servers { servers, guard: guard.map(|guard| Arc::new(Mutex::new(guard))), limits }
     }
@@ -68,11 +71,14 @@ impl Host for Servers {
 
     fn remote(&mut self, upstream: UpstreamId) -> Option<Http<TcpDial>> {
         let limits = self.limits.clone();
+        let server = self.server_mut(upstream)?;
         let is_remote = |endpoint: &mut Endpoint| matches!(endpoint, Endpoint::Remote(_));
-        match self.server_mut(upstream)?.endpoint.take_if(is_remote) {
-            Some(Endpoint::Remote(target)) => Some(Http::new(target.limits(limits), TcpDial)),
-            _ => None,
-        }
+        let Some(Endpoint::Remote(target)) = server.endpoint.take_if(is_remote) else { return None };
+        let http = Http::new(target.limits(limits), TcpDial);
+        Some(match &server.credential {
+            Some(cell) => http.with_credential(Arc::clone(cell)),
+            None => http,
+        })
     }
 
     fn renew(&mut self, upstream: UpstreamId) -> Option<Http<TcpDial>> {

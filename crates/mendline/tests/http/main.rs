@@ -7,6 +7,7 @@ mod answers;
 mod codings;
 mod connections;
 mod cuts;
+mod fetch;
 mod http2;
 mod limits;
 mod redirects;

@@ -20,13 +20,13 @@ use super::stage::{
 };
 
 /// A certificate authority of the test.
-struct Authority {
+pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
-    pem: String,
+    pub(super) pem: String,
 }
 
 impl Authority {
-    fn new(name: &str) -> Authority {
+    pub(super) fn new(name: &str) -> Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
@@ -35,7 +35,7 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), pem }
     }
 
-    fn server(&self, name: &str, until: i32, protocols: &[&str]) -> TlsAcceptor {
+    pub(super) fn server(&self, name: &str, until: i32, protocols: &[&str]) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -56,7 +56,7 @@ impl Authority {
     }
 }
 
-const VALID: i32 = 2200;
+pub(super) const VALID: i32 = 2200;
 
 async fn secure(servers: &mut Servers, acceptor: &TlsAcceptor) -> std::io::Result<Server<TlsStream<DuplexStream>>> {
     acceptor.accept(servers.next().await.0).await.map(Server)

@@ -79,6 +79,11 @@ pub(crate) fn open_without_following(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)
 }
 
+/// Opens a file to read it. Does not wait for the writer of a named pipe.
+pub(crate) fn open_without_waiting(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
+}
+
 /// An error: another user can write to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotOwn {
@@ -167,4 +172,23 @@ pub(crate) fn has_name(file: &File) -> bool {
 /// Returns a value that differs for two files, even if one replaced the other under the same name.
 pub fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
+}
+
+/// A value that changes when a file is written to or replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    identity: (u64, u64),
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Returns the stamp of a file.
+pub(crate) fn stamp(metadata: &Metadata) -> Stamp {
+    Stamp {
+        identity: identity(metadata),
+        length: metadata.len(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    }
 }

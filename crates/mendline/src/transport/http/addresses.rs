@@ -5,6 +5,9 @@
 //! session, a service on this machine (DNS rebinding). So two kinds of addresses are refused, and nothing is sent to
 //! them: addresses that no MCP server should have, and private addresses of a name that had only public ones at its
 //! first lookup by this process. A name that is private from the start is normal on an intranet and stays allowed.
+//!
+//! A URL that a server or its metadata names is not the operator's choice. For such a URL [`AddressPolicy::check`] is
+//! stricter, and it holds for addresses too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +47,40 @@ pub(super) fn is_literal(host: &str) -> bool {
     host.split('%').next().is_some_and(|address| address.parse::<IpAddr>().is_ok())
 }
 
+/// The addresses to which a request may go whose URL comes from the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressPolicy {
+    /// Addresses of the Internet.
+    Public,
+    /// Private addresses too. Addresses that no server has stay refused, such as link-local ones.
+    Any,
+}
+
+impl AddressPolicy {
+    /// Returns the addresses of a host that a request may go to, or the reason why there are none. The host may be an
+    /// address itself.
+    pub(super) fn check(self, host: &str, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, NotAdmitted> {
+        let mut refused = None;
+        let admitted: Vec<SocketAddr> = addresses
+            .into_iter()
+            .filter(|address| {
+                let (host, address) = (host.to_owned(), address.ip());
+                let why = match (scope(address), self) {
+                    (Scope::Forbidden(what), _) => NotAdmitted::Forbidden { host, address, what },
+                    (Scope::Private, AddressPolicy::Public) => NotAdmitted::Private { host, address },
+                    (Scope::Private, AddressPolicy::Any) | (Scope::Public, _) => return true,
+                };
+                refused.get_or_insert(why);
+                false
+            })
+            .collect();
+        match refused {
+            Some(why) if admitted.is_empty() => Err(why),
+            _ => Ok(admitted),
+        }
+    }
+}
+
 /// The reason why no address of a name may be dialed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotAdmitted {
@@ -51,6 +88,8 @@ pub(super) enum NotAdmitted {
     Forbidden { host: String, address: IpAddr, what: &'static str },
     /// The name led to a public address before.
     BecamePrivate { host: String, address: IpAddr },
+    /// The address is private, and the operator has not named the host.
+    Private { host: String, address: IpAddr },
 }
 
 impl fmt::Display for NotAdmitted {
@@ -64,6 +103,11 @@ impl fmt::Display for NotAdmitted {
                 f,
                 "the name {host} led to a public address before and now leads to {address}, which is private; nothing is \
                  sent there (restart Mendline if the server has moved)"
+            ),
+            NotAdmitted::Private { host, address } => write!(
+                f,
+                "{host} leads to {address}, which is private; nothing is sent there, because the URL does not come from \
+                 the configuration (if it is right, set auth.allowPrivate)"
             ),
         }
     }
@@ -240,6 +284,25 @@ mod tests {
             assert_eq!(admitted(&names, "intranet.test", addresses).unwrap(), addresses);
         }
         assert_eq!(admitted(&names, "localhost", &["::1", "127.0.0.1"]).unwrap(), ["::1", "127.0.0.1"]);
+    }
+
+    #[test]
+    fn n04_policy_for_foreign_urls_refuses_private_addresses() {
+        let checked = |policy: AddressPolicy, texts: &[&str]| -> Result<Vec<String>, String> {
+            let admitted = policy.check("idp.test", at(texts)).map_err(|why| why.to_string())?;
+            Ok(admitted.iter().map(|address| address.ip().to_string()).collect())
+        };
+        for private in ["127.0.0.1", "10.0.0.7", "192.168.1.1", "100.64.0.1", "::1", "fd12::1", "::ffff:10.0.0.7"] {
+            let why = checked(AddressPolicy::Public, &[private]).unwrap_err();
+            assert!(why.contains("which is private; nothing is sent there"), "{private}: {why}");
+            assert_eq!(checked(AddressPolicy::Any, &[private]).unwrap(), [private]);
+            assert_eq!(checked(AddressPolicy::Public, &[private, "192.0.2.1"]).unwrap(), ["192.0.2.1"]);
+        }
+        for forbidden in ["169.254.169.254", "fd00:ec2::254", "fe80::1", "0.0.0.0", "::ffff:169.254.169.254"] {
+            for policy in [AddressPolicy::Public, AddressPolicy::Any] {
+                assert!(checked(policy, &[forbidden]).unwrap_err().contains("nothing is sent there"), "{forbidden}");
+            }
+        }
     }
 
     #[test]

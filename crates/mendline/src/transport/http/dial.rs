@@ -100,15 +100,20 @@ impl Dial for TcpDial {
         async move {
             let addresses =
                 timeout_at(deadline, look_up(&peer)).await.map_err(|_| lookup_timed_out(&peer, timeout))??;
-            let stream = race(interleave_families(addresses), TcpStream::connect)
-                .await
-                .map_err(|(address, error)| connect_error(&peer, address, &error))?;
-            set_socket_options(&stream);
-            let stream = Arc::new(Mutex::new(stream));
-            let watched = Arc::downgrade(&stream);
-            Ok(Dialed { io: Tcp(stream), looks_open: Some(Box::new(move || looks_open(&watched))) })
+            connect_to(&peer, addresses).await
         }
     }
+}
+
+/// Connects to the first of these addresses of a peer that answers.
+pub(super) async fn connect_to(peer: &HostPort, addresses: Vec<SocketAddr>) -> Result<Dialed<Tcp>, ConnectError> {
+    let stream = race(interleave_families(addresses), TcpStream::connect)
+        .await
+        .map_err(|(address, error)| connect_error(peer, address, &error))?;
+    set_socket_options(&stream);
+    let stream = Arc::new(Mutex::new(stream));
+    let watched = Arc::downgrade(&stream);
+    Ok(Dialed { io: Tcp(stream), looks_open: Some(Box::new(move || looks_open(&watched))) })
 }
 
 pub(super) async fn look_up(peer: &HostPort) -> Result<Vec<SocketAddr>, ConnectError> {

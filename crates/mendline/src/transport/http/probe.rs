@@ -261,7 +261,7 @@ impl Probe {
         let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
         let head = Heads::default()
-            .head(&self.target, location, &request, version)
+            .head(&self.target, location, &request, version, None)
             .map_err(|why| ExchangeError::Unsendable(why.to_string()))?;
         let response = if connection.is_http2 {
             http2(connection, head, &request).await

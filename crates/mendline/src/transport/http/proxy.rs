@@ -115,7 +115,8 @@ impl ProxyRules {
     }
 }
 
-fn is_this_machine(host: &str) -> bool {
+/// Returns whether a host is this machine by its name or address.
+pub(super) fn is_this_machine(host: &str) -> bool {
     host == "localhost"
         || host.ends_with(".localhost")
         || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

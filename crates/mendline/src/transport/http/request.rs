@@ -1,8 +1,8 @@
 //! An outgoing request.
 //!
 //! The body stays in the segments that the message was spliced from; both versions of HTTP write them without a copy.
-//! The head consists of the headers of this module (host, accepted types, user agent), the configured headers and the
-//! headers of the message, in this order: a later header replaces an earlier one of the same name.
+//! The head consists of the headers of this module (host, accepted types, user agent), the configured headers, those of
+//! the credential and those of the message, in this order: a later header replaces an earlier one of the same name.
 
 use mendline_core::reason::RefusalReason;
 use std::borrow::Cow;
@@ -19,14 +19,16 @@ use http_body::{Body, Frame, SizeHint};
 use mendline_core::port::{HttpRequest, Verb};
 use mendline_wire::Spliced;
 
+use crate::credential::CredentialHeaders;
+
 use super::origin::Location;
 use super::target::Target;
 
-const USER_AGENT: &str = concat!("mendline/", env!("CARGO_PKG_VERSION"));
+pub(super) const USER_AGENT: &str = concat!("mendline/", env!("CARGO_PKG_VERSION"));
 const MESSAGE_OR_EVENTS: &str = "application/json, text/event-stream";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
-const IDENTITY: &str = "identity";
+pub(super) const IDENTITY: &str = "identity";
 
 /// The most parsed headers that are cached.
 const MAX_PARSED: usize = 16;
@@ -44,6 +46,8 @@ pub(super) struct Heads {
 /// and a copy is much cheaper than hashing each name again.
 struct LastMessage {
     requested: Vec<(Cow<'static, str>, Arc<str>)>,
+    /// The number of the credential; 0 means none.
+    credential: u32,
     length: usize,
     headers: HeaderMap,
 }
@@ -64,6 +68,7 @@ impl Heads {
         location: &Location,
         request: &HttpRequest,
         version: Version,
+        credential: Option<&CredentialHeaders>,
     ) -> Result<Request<()>, RefusalReason> {
         let mut head = Request::new(());
         *head.method_mut() = match request.verb {
@@ -75,9 +80,9 @@ impl Heads {
         *head.uri_mut() = self.request_target(target, location, version)?.uri.clone();
         *head.headers_mut() = match &request.body {
             Some(body) if request.verb == Verb::Post => {
-                self.headers_of_message(target, location, request, body.len(), version)?
+                self.headers_of_message(target, location, request, body.len(), version, credential)?
             }
-            body => self.headers(target, location, request, body.as_ref().map(Spliced::len), version)?,
+            body => self.headers(target, location, request, body.as_ref().map(Spliced::len), version, credential)?,
         };
         Ok(head)
     }
@@ -90,16 +95,20 @@ impl Heads {
         request: &HttpRequest,
         length: usize,
         version: Version,
+        credential: Option<&CredentialHeaders>,
     ) -> Result<HeaderMap, RefusalReason> {
-        if let Some(last) = self.last.as_mut().filter(|last| last.requested == request.headers) {
+        let number = credential.map_or(0, |credential| credential.number);
+        let is_same = |last: &&mut LastMessage| last.credential == number && last.requested == request.headers;
+        if let Some(last) = self.last.as_mut().filter(is_same) {
             if last.length != length {
                 last.length = length;
                 last.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
             }
             return Ok(last.headers.clone());
         }
-        let headers = self.headers(target, location, request, Some(length), version)?;
-        self.last = Some(LastMessage { requested: request.headers.clone(), length, headers: headers.clone() });
+        let headers = self.headers(target, location, request, Some(length), version, credential)?;
+        let requested = request.headers.clone();
+        self.last = Some(LastMessage { requested, credential: number, length, headers: headers.clone() });
         Ok(headers)
     }
 
@@ -110,6 +119,7 @@ impl Heads {
         request: &HttpRequest,
         length: Option<usize>,
         version: Version,
+        credential: Option<&CredentialHeaders>,
     ) -> Result<HeaderMap, RefusalReason> {
         let mut headers = HeaderMap::new();
         if version != Version::HTTP_2 {
@@ -130,6 +140,10 @@ impl Heads {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
         }
         configured(&mut headers, &target.headers);
+        // Requests go to the origin of the target only. A credential must not leave it even if that rule is broken.
+        if let Some(credential) = credential.filter(|_| location.origin == target.location.origin) {
+            configured(&mut headers, &credential.headers);
+        }
         for (name, value) in &request.headers {
             let parsed = self.parse(name, value).ok_or_else(|| RefusalReason::Header { name: name.to_string() });
             let (name, value) = parsed?;
@@ -187,12 +201,12 @@ fn configured(headers: &mut HeaderMap, configured: &[(HeaderName, HeaderValue)])
 }
 
 /// Returns the proxy credentials if the proxy reads the request; a tunnel gets them with `CONNECT`.
-fn proxy_authorization(target: &Target) -> Option<HeaderValue> {
+pub(super) fn proxy_authorization(target: &Target) -> Option<HeaderValue> {
     let proxy = target.proxy.as_ref().filter(|_| !target.location.origin.secure)?;
     proxy.authorization.clone()
 }
 
-fn uri(target: &Target, location: &Location, version: Version) -> Result<Uri, RefusalReason> {
+pub(super) fn uri(target: &Target, location: &Location, version: Version) -> Result<Uri, RefusalReason> {
     let whole = version == Version::HTTP_2 || (target.proxy.is_some() && !location.origin.secure);
     let text = if whole { format!("{}{}", location.origin, location.path) } else { location.path.clone() };
     text.parse().map_err(|_| RefusalReason::Url)
@@ -333,7 +347,7 @@ mod tests {
         let target = target.header("X-Two", &mendline_core::Secret::new("1")).unwrap();
         let target = target.header("x-two", &mendline_core::Secret::new("2")).unwrap();
         let request = request(Verb::Post, vec![("mcp-session-id", "s".into())]);
-        let request = Heads::default().head(&target, &target.location, &request, Version::HTTP_11).unwrap();
+        let request = Heads::default().head(&target, &target.location, &request, Version::HTTP_11, None).unwrap();
         let expected = [
             "POST /mcp?a",
             "accept-encoding: identity",
@@ -353,7 +367,7 @@ mod tests {
     fn http2_request_has_full_url_and_no_host_header() {
         let target = Target::parse("https://x.test/mcp").unwrap();
         let request = request(Verb::Get, Vec::new());
-        let request = Heads::default().head(&target, &target.location, &request, Version::HTTP_2).unwrap();
+        let request = Heads::default().head(&target, &target.location, &request, Version::HTTP_2, None).unwrap();
         assert_eq!(
             shown(&request)[..3],
             ["GET https://x.test/mcp", "accept-encoding: identity", "accept: text/event-stream"]
@@ -365,8 +379,34 @@ mod tests {
     fn invalid_header_is_named_without_its_value() {
         let target = Target::parse("http://x.test/").unwrap();
         let request = request(Verb::Get, vec![("mcp-session-id", "hunter2\n".into())]);
-        let words = Heads::default().head(&target, &target.location, &request, Version::HTTP_11).unwrap_err();
+        let words = Heads::default().head(&target, &target.location, &request, Version::HTTP_11, None).unwrap_err();
         assert_eq!(words.to_string(), "the header mcp-session-id holds what HTTP does not allow");
+    }
+
+    #[test]
+    fn credential_replaces_configured_header_until_it_changes() {
+        let target = Target::parse("http://x.test/mcp").unwrap();
+        let target = target.header("Authorization", &mendline_core::Secret::new("configured")).unwrap();
+        let credential = |number, value: &'static str| CredentialHeaders {
+            number,
+            headers: vec![(header::AUTHORIZATION, HeaderValue::from_static(value))],
+        };
+        let (one, two) = (credential(1, "Bearer one"), credential(2, "Bearer two"));
+        let mut heads = Heads::default();
+        let mut sent = |location: &Location, credential: Option<&CredentialHeaders>| {
+            let post = request(Verb::Post, vec![("mcp-session-id", "s".into())]);
+            let head = heads.head(&target, location, &post, Version::HTTP_11, credential).unwrap();
+            let values = head.headers().get_all(header::AUTHORIZATION).iter();
+            values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let home = target.location.clone();
+        assert_eq!(sent(&home, None), ["configured"]);
+        assert_eq!(sent(&home, Some(&one)), ["Bearer one"]);
+        assert_eq!(sent(&home, Some(&one)), ["Bearer one"]);
+        assert_eq!(sent(&home, Some(&two)), ["Bearer two"]);
+        assert_eq!(sent(&home, None), ["configured"]);
+        let elsewhere = Location::parse("http://y.test/mcp").unwrap();
+        assert!(!sent(&elsewhere, Some(&two)).contains(&"Bearer two".to_owned()));
     }
 
     #[test]
@@ -390,8 +430,8 @@ mod tests {
             (&target.location, Version::HTTP_11, request(Verb::Post, vec![("mcp-session-id", "one".into())])),
         ];
         for (location, version, request) in requests {
-            let made = heads.head(&target, location, &request, version).unwrap();
-            let alone = Heads::default().head(&target, location, &request, version).unwrap();
+            let made = heads.head(&target, location, &request, version, None).unwrap();
+            let alone = Heads::default().head(&target, location, &request, version, None).unwrap();
             assert_eq!(shown(&made), shown(&alone));
         }
         assert_eq!(heads.parsed.len(), 2, "each name is cached once, in any case");

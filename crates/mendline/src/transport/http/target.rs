@@ -79,24 +79,7 @@ impl Target {
     /// Adds a header to every request to this server. It replaces a header of Mendline with the same name. Headers that
     /// frame a message cannot be set.
     pub fn header(mut self, name: &str, value: &Secret) -> Result<Target, HeaderFault> {
-        let fault = |why| HeaderFault { name: name.to_owned(), why };
-        let known: HeaderName = name.parse().map_err(|_| fault("has a name that HTTP does not allow"))?;
-        if [
-            header::CONTENT_LENGTH,
-            header::TRANSFER_ENCODING,
-            header::CONNECTION,
-            header::UPGRADE,
-            header::EXPECT,
-            header::TE,
-        ]
-        .contains(&known)
-        {
-            return Err(fault("is part of how messages are framed and cannot be set"));
-        }
-        let mut value =
-            HeaderValue::from_str(value.expose()).map_err(|_| fault("has a value that HTTP does not allow"))?;
-        value.set_sensitive(true);
-        self.headers.push((known, value));
+        self.headers.push(header_to_send(name, value)?);
         Ok(self)
     }
 
@@ -135,6 +118,27 @@ impl Target {
         self.proxy = rules.proxy_for(&self.location.origin).cloned();
         self
     }
+}
+
+/// Parses a header that is set for a server. Headers that frame a message cannot be set.
+pub(crate) fn header_to_send(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), HeaderFault> {
+    let fault = |why| HeaderFault { name: name.to_owned(), why };
+    let known: HeaderName = name.parse().map_err(|_| fault("has a name that HTTP does not allow"))?;
+    if [
+        header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
+        header::CONNECTION,
+        header::UPGRADE,
+        header::EXPECT,
+        header::TE,
+    ]
+    .contains(&known)
+    {
+        return Err(fault("is part of how messages are framed and cannot be set"));
+    }
+    let mut value = HeaderValue::from_str(value.expose()).map_err(|_| fault("has a value that HTTP does not allow"))?;
+    value.set_sensitive(true);
+    Ok((known, value))
 }
 
 #[cfg(test)]
