@@ -1,0 +1,408 @@
+//! Discovery: from a server's refusal to its authorization server.
+//!
+//! The order is that of MCP: the metadata that the challenge names, then the well-known paths of the server; then the
+//! metadata of the authorization server, with the path of the issuer inserted or appended. A server of the revision
+//! 2025-03-26 has no metadata of the resource; its own origin is the authorization server.
+//!
+//! A document that is missing or no metadata is skipped. One that is about another server ends the discovery: a token
+//! for it could be used elsewhere. No document leads to another one, so there are no loops.
+
+use mendline::decisions::Secret;
+use mendline::transport::http::Challenge;
+
+use crate::OAuth;
+use crate::error::OAuthError;
+use crate::http::{Fate, Request};
+use crate::metadata::{Provider, ResourceMetadata};
+use crate::settings::Settings;
+use crate::text::{quoted, shown};
+use crate::url::{AddressRule, Parts, covers};
+
+/// The most authorization servers of one resource that are tried.
+const MAX_SERVERS: usize = 5;
+
+/// The result of a discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// The authorization server.
+    pub provider: Provider,
+    /// The resource that the metadata of the server names, as it writes it.
+    pub resource: Option<String>,
+    /// The scopes that the challenge of the server asks for.
+    pub challenge_scopes: Vec<String>,
+    /// The scopes that the metadata of the server lists.
+    pub resource_scopes: Vec<String>,
+}
+
+/// Finds the authorization server of an MCP server. Without challenges the server is asked for them first.
+///
+/// # Errors
+///
+/// When the server asks for no login, metadata contradicts it, or a server cannot be reached.
+pub async fn discover(oauth: &OAuth, settings: &Settings, challenges: &[Challenge]) -> Result<Discovered, OAuthError> {
+    let rule = AddressRule::for_server(&settings.server, settings.allow_private);
+    let search = Search { oauth, server: &settings.server, rule };
+    let asked;
+    let (challenges, refused) = if challenges.is_empty() && !has_endpoints(settings) {
+        asked = search.ask_server().await?;
+        (asked.0.as_slice(), asked.1)
+    } else {
+        (challenges, true)
+    };
+    let challenge = challenges.iter().find(|it| it.scheme.eq_ignore_ascii_case("bearer")).or(challenges.first());
+    let scopes = challenge.and_then(|it| it.scope.as_deref()).unwrap_or_default();
+    let mut found = if has_endpoints(settings) {
+        Discovered { provider: configured(settings), ..Discovered::default() }
+    } else {
+        search.run(challenge.and_then(|it| it.resource_metadata.as_deref()), refused).await?
+    };
+    found.challenge_scopes = scopes.split_whitespace().map(str::to_owned).collect();
+    if let Some(endpoint) = &settings.authorization_endpoint {
+        found.provider.authorization_endpoint = Some(endpoint.clone());
+    }
+    if let Some(endpoint) = &settings.token_endpoint {
+        found.provider.token_endpoint.clone_from(endpoint);
+    }
+    Ok(found)
+}
+
+/// Returns the issuers that the metadata of a server names now; `None` if there is none.
+pub(crate) async fn current_issuers(
+    oauth: &OAuth,
+    settings: &Settings,
+    challenges: &[Challenge],
+) -> Option<Vec<String>> {
+    let rule = AddressRule::for_server(&settings.server, settings.allow_private);
+    let search = Search { oauth, server: &settings.server, rule };
+    let named = challenges.iter().find_map(|it| it.resource_metadata.as_deref())?;
+    let metadata = search.resource(Some(named)).await.ok()??;
+    (!metadata.authorization_servers.is_empty()).then_some(metadata.authorization_servers)
+}
+
+fn has_endpoints(settings: &Settings) -> bool {
+    settings.authorization_endpoint.is_some() && settings.token_endpoint.is_some()
+}
+
+/// The authorization server whose endpoints are configured.
+fn configured(settings: &Settings) -> Provider {
+    let token_endpoint = settings.token_endpoint.clone().unwrap_or_default();
+    let issuer = Parts::of(&token_endpoint).map_or_else(|| token_endpoint.clone(), |parts| parts.origin.to_owned());
+    let authorization_endpoint = settings.authorization_endpoint.clone();
+    Provider { issuer, token_endpoint, authorization_endpoint, pkce: true, ..Provider::default() }
+}
+
+/// One discovery.
+struct Search<'a> {
+    oauth: &'a OAuth,
+    server: &'a str,
+    rule: AddressRule,
+}
+
+impl Search<'_> {
+    async fn run(&self, named: Option<&str>, refused: bool) -> Result<Discovered, OAuthError> {
+        let Some(metadata) = self.resource(named).await? else { return self.origin_as_issuer(refused).await };
+        let resource = metadata.resource.clone().or_else(|| Some(self.server.to_owned()));
+        let scopes = metadata.scopes.clone();
+        if metadata.authorization_servers.is_empty() {
+            let found = self.origin_as_issuer(refused).await?;
+            return Ok(Discovered { resource, resource_scopes: scopes, ..found });
+        }
+        let mut first_error = None;
+        for issuer in metadata.authorization_servers.iter().take(MAX_SERVERS) {
+            match self.provider(issuer).await {
+                Ok(Some(provider)) => {
+                    return Ok(Discovered { provider, resource, resource_scopes: scopes, ..Discovered::default() });
+                }
+                Ok(None) => {
+                    let why = "it has no metadata of an authorization server".to_owned();
+                    first_error.get_or_insert(OAuthError::Metadata { url: shown(issuer), why });
+                }
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        Err(first_error.unwrap_or(OAuthError::NoLoginOffered { server: self.server.to_owned() }))
+    }
+
+    /// Asks the server for its challenge. Returns it, and whether the server refused the request.
+    async fn ask_server(&self) -> Result<(Vec<Challenge>, bool), OAuthError> {
+        let body = serde_json::json!({
+            "jsonrpc": "2.0", "id": 0, "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25", "capabilities": {},
+                "clientInfo": {"name": "mendline", "version": env!("CARGO_PKG_VERSION")},
+            },
+        });
+        let mut request = Request::json(self.server, Secret::new(body.to_string()));
+        request.headers = vec![("Accept".to_owned(), Secret::new("application/json, text/event-stream"))];
+        match self.oauth.http.send(request).await {
+            Ok(response) => {
+                let headers = response.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"));
+                let challenges = headers.flat_map(|(_, value)| Challenge::parse(value)).collect();
+                Ok((challenges, matches!(response.status, 401 | 403)))
+            }
+            // A server with an anonymous handshake may keep the response open; its metadata decides.
+            Err(error) if error.fate == Fate::MayBeReceived => Ok((Vec::new(), false)),
+            Err(error) => Err(OAuthError::Unavailable { url: self.server.to_owned(), why: error.why }),
+        }
+    }
+
+    /// Finds the metadata of the resource.
+    async fn resource(&self, named: Option<&str>) -> Result<Option<ResourceMetadata>, OAuthError> {
+        if let Some(url) = named {
+            self.rule.check("resource metadata", url)?;
+        }
+        let mut candidates: Vec<String> = named.map(str::to_owned).into_iter().collect();
+        if let Some(parts) = Parts::of(self.server) {
+            let path = parts.path.trim_end_matches('/');
+            let well_known = format!("{}/.well-known/oauth-protected-resource", parts.origin);
+            if !path.is_empty() {
+                candidates.push(format!("{well_known}{path}"));
+            }
+            candidates.push(well_known);
+        }
+        candidates.dedup();
+        let parse = |body: &str| Ok(ResourceMetadata::parse(body));
+        let Some(found) = self.first(&candidates, parse).await? else { return Ok(None) };
+        match &found.resource {
+            Some(resource) if !covers(resource, self.server) => {
+                Err(OAuthError::ResourceMismatch { server: self.server.to_owned(), resource: shown(resource) })
+            }
+            _ => Ok(Some(found)),
+        }
+    }
+
+    /// Finds the metadata of an authorization server.
+    async fn provider(&self, issuer: &str) -> Result<Option<Provider>, OAuthError> {
+        self.rule.check("issuer", issuer)?;
+        let rule = self.rule;
+        let found = self.first(&candidates_of(issuer), |body| Provider::parse(body, rule)).await?;
+        if let Some(provider) = &found {
+            provider.check_issuer(issuer)?;
+        }
+        Ok(found)
+    }
+
+    /// The origin of the server as its authorization server (2025-03-26). Its metadata may name any issuer: the server
+    /// chooses its authorization server in either case.
+    async fn origin_as_issuer(&self, refused: bool) -> Result<Discovered, OAuthError> {
+        let Some(parts) = Parts::of(self.server) else {
+            return Err(OAuthError::NoLoginOffered { server: self.server.to_owned() });
+        };
+        let rule = self.rule;
+        let found = self.first(&candidates_of(parts.origin), |body| Provider::parse(body, rule)).await?;
+        let provider = match found {
+            Some(provider) => provider,
+            None if refused => Provider::with_default_endpoints(parts.origin),
+            None => return Err(OAuthError::NoLoginOffered { server: self.server.to_owned() }),
+        };
+        Ok(Discovered { provider, ..Discovered::default() })
+    }
+
+    /// Returns the first document that can be parsed. A server that cannot be reached is an error only if no other
+    /// document was found.
+    async fn first<T>(
+        &self,
+        candidates: &[String],
+        parse: impl Fn(&str) -> Result<Option<T>, OAuthError>,
+    ) -> Result<Option<T>, OAuthError> {
+        let mut unavailable = None;
+        for url in candidates {
+            match self.oauth.http.send(Request::get(url.as_str())).await {
+                Ok(response) if response.is_success() => {
+                    if let Some(found) = parse(response.body.expose())? {
+                        return Ok(Some(found));
+                    }
+                }
+                Ok(response) if response.status >= 500 || response.status == 429 => {
+                    let why = format!("HTTP {}", response.status);
+                    unavailable.get_or_insert(OAuthError::Unavailable { url: shown(url), why });
+                }
+                Ok(_) => {}
+                Err(error) if error.fate == Fate::NotAllowed => {
+                    return Err(OAuthError::Metadata {
+                        url: shown(url),
+                        why: quoted(&self.oauth.redactor, &error.why),
+                    });
+                }
+                Err(error) => {
+                    let why = quoted(&self.oauth.redactor, &error.why);
+                    unavailable.get_or_insert(OAuthError::Unavailable { url: shown(url), why });
+                }
+            }
+        }
+        unavailable.map_or(Ok(None), Err)
+    }
+}
+
+/// The addresses of an issuer's metadata in the order of MCP.
+fn candidates_of(issuer: &str) -> Vec<String> {
+    let Some(parts) = Parts::of(issuer) else { return Vec::new() };
+    let (origin, path) = (parts.origin, parts.path.trim_end_matches('/'));
+    let mut candidates = vec![
+        format!("{origin}/.well-known/oauth-authorization-server{path}"),
+        format!("{origin}/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        candidates.push(format!("{origin}{path}/.well-known/openid-configuration"));
+        candidates.push(format!("{origin}{path}/.well-known/oauth-authorization-server"));
+    }
+    candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Fake, block_on, json};
+
+    const SERVER: &str = "https://mcp.example/api/mcp";
+    const PRM: &str = "https://mcp.example/.well-known/oauth-protected-resource/api/mcp";
+
+    fn prm(resource: &str, issuer: &str) -> String {
+        serde_json::json!({"resource": resource, "authorization_servers": [issuer], "scopes_supported": ["r"]})
+            .to_string()
+    }
+
+    fn metadata(issuer: &str) -> String {
+        serde_json::json!({
+            "issuer": issuer, "authorization_endpoint": "https://auth.example/authorize",
+            "token_endpoint": "https://auth.example/token", "code_challenge_methods_supported": ["S256"],
+        })
+        .to_string()
+    }
+
+    fn found(fake: &Fake, challenges: &[Challenge]) -> Result<Discovered, OAuthError> {
+        block_on(discover(&fake.oauth(), &Settings::new(SERVER), challenges))
+    }
+
+    fn challenge(header: &str) -> Vec<Challenge> {
+        Challenge::parse(header)
+    }
+
+    #[test]
+    fn challenge_is_followed_first() {
+        let fake = Fake::new();
+        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
+        fake.on(PRM, json(200, &prm(SERVER, "https://other.example")));
+        fake.on(
+            "https://auth.example/.well-known/oauth-authorization-server",
+            json(200, &metadata("https://auth.example")),
+        );
+        let header = r#"Bearer resource_metadata="https://mcp.example/meta", scope="a b""#;
+        let found = found(&fake, &challenge(header)).unwrap();
+        assert_eq!(found.provider.token_endpoint, "https://auth.example/token");
+        assert_eq!(found.challenge_scopes, ["a", "b"]);
+        assert_eq!((found.resource.as_deref(), found.resource_scopes), (Some(SERVER), vec!["r".to_owned()]));
+    }
+
+    #[test]
+    fn server_is_asked_when_no_challenge_is_known() {
+        let fake = Fake::new();
+        let mut refusal = json(401, "{}");
+        let header = r#"Bearer resource_metadata="https://mcp.example/meta""#;
+        refusal.headers.push(("WWW-Authenticate".to_owned(), header.to_owned()));
+        fake.on(SERVER, refusal);
+        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
+        fake.on(
+            "https://auth.example/.well-known/oauth-authorization-server",
+            json(200, &metadata("https://auth.example")),
+        );
+        assert!(found(&fake, &[]).is_ok());
+        assert_eq!(fake.urls()[..2], [SERVER, "https://mcp.example/meta"]);
+    }
+
+    #[test]
+    fn well_known_paths_are_tried_in_order() {
+        let fake = Fake::new();
+        let root = "https://mcp.example/.well-known/oauth-protected-resource";
+        fake.on(root, json(200, &prm("https://mcp.example", "https://auth.example/tenant")));
+        let appended = "https://auth.example/tenant/.well-known/openid-configuration";
+        fake.on(appended, json(200, &metadata("https://auth.example/tenant")));
+        assert!(found(&fake, &challenge("Bearer")).is_ok());
+        assert_eq!(
+            fake.urls(),
+            [
+                PRM,
+                root,
+                "https://auth.example/.well-known/oauth-authorization-server/tenant",
+                "https://auth.example/.well-known/openid-configuration/tenant",
+                appended,
+            ]
+        );
+    }
+
+    #[test]
+    fn metadata_about_another_server_is_refused() {
+        let fake = Fake::new();
+        fake.on(PRM, json(200, &prm("https://evil.example/mcp", "https://auth.example")));
+        assert!(matches!(found(&fake, &challenge("Bearer")), Err(OAuthError::ResourceMismatch { .. })));
+        assert_eq!(fake.urls(), [PRM], "nothing else is requested");
+    }
+
+    #[test]
+    fn metadata_of_another_issuer_is_refused() {
+        let fake = Fake::new();
+        fake.on(PRM, json(200, &prm(SERVER, "https://auth.example")));
+        fake.on(
+            "https://auth.example/.well-known/oauth-authorization-server",
+            json(200, &metadata("https://evil.example")),
+        );
+        assert!(matches!(found(&fake, &challenge("Bearer")), Err(OAuthError::IssuerMismatch { .. })));
+    }
+
+    #[test]
+    fn private_addresses_and_files_in_metadata_are_refused() {
+        for issuer in ["https://169.254.169.254", "file:///etc/passwd", "http://auth.example", "https://127.0.0.1"] {
+            let fake = Fake::new();
+            fake.on(PRM, json(200, &prm(SERVER, issuer)));
+            assert!(matches!(found(&fake, &challenge("Bearer")), Err(OAuthError::Address { .. })), "{issuer}");
+            assert_eq!(fake.urls(), [PRM]);
+        }
+        let fake = Fake::new();
+        let header = r#"Bearer resource_metadata="http://169.254.169.254/latest/meta-data""#;
+        assert!(matches!(found(&fake, &challenge(header)), Err(OAuthError::Address { .. })));
+        assert!(fake.urls().is_empty());
+    }
+
+    #[test]
+    fn server_of_2025_03_26_is_its_own_authorization_server() {
+        let fake = Fake::new();
+        fake.on(
+            "https://mcp.example/.well-known/oauth-authorization-server",
+            json(200, &metadata("https://auth.example")),
+        );
+        let with_metadata = found(&fake, &challenge("Bearer")).unwrap();
+        assert_eq!((with_metadata.provider.issuer.as_str(), with_metadata.resource), ("https://auth.example", None));
+
+        let without = found(&Fake::new(), &challenge("Bearer")).unwrap();
+        assert_eq!(without.provider.authorization_endpoint.as_deref(), Some("https://mcp.example/authorize"));
+        assert_eq!(without.provider.registration_endpoint.as_deref(), Some("https://mcp.example/register"));
+    }
+
+    #[test]
+    fn server_that_refuses_nothing_offers_no_login() {
+        let fake = Fake::new();
+        fake.on(SERVER, json(200, "{}"));
+        assert!(matches!(found(&fake, &[]), Err(OAuthError::NoLoginOffered { .. })));
+    }
+
+    #[test]
+    fn outage_is_not_taken_for_missing_metadata() {
+        let fake = Fake::new();
+        fake.on(PRM, json(503, "<html>"));
+        let error = found(&fake, &challenge("Bearer")).unwrap_err();
+        assert!(error.can_pass(), "{error}");
+    }
+
+    #[test]
+    fn configured_endpoints_replace_discovery() {
+        let fake = Fake::new();
+        let mut settings = Settings::new(SERVER);
+        settings.authorization_endpoint = Some("https://idp.example/a".to_owned());
+        settings.token_endpoint = Some("https://idp.example/t".to_owned());
+        let found = block_on(discover(&fake.oauth(), &settings, &[])).unwrap();
+        assert_eq!((found.provider.issuer.as_str(), found.provider.pkce), ("https://idp.example", true));
+        assert!(fake.urls().is_empty());
+    }
+}

@@ -1,0 +1,173 @@
+//! The renewal of a login: one refresher across all processes.
+//!
+//! A server that rotates refresh tokens takes a second use of one for theft and ends the login. So a process takes the
+//! lock of the login, reads it again, and uses a token that another process has written. Only otherwise it sends the
+//! refresh token, and it writes the new one durably before anything uses it.
+//!
+//! Only `invalid_grant`, seen twice with a pause and a fresh look at the store between, ends a login. Everything else
+//! can pass, and the login stays.
+
+use std::time::Duration;
+
+use mendline::decisions::Secret;
+use tokio::time::sleep;
+
+use crate::OAuth;
+use crate::error::OAuthError;
+use crate::registration::ClientOrigin;
+use crate::settings::Settings;
+use crate::store::record::{Login, seconds};
+use crate::store::{Key, Store};
+use crate::token::{self, Grant, TokenRequest, TokenResult, Tokens};
+
+/// The limit for waiting for the lock. Its holder has a request under way, which has a limit itself.
+const LOCK_WITHIN: Duration = Duration::from_secs(45);
+
+/// The pause before a second opinion about the end of a login.
+const SECOND_OPINION: Duration = Duration::from_millis(2100);
+
+/// Renews a login in a task of its own: a caller that goes away does not stop it between the answer of the server and
+/// the disk.
+pub(crate) async fn renew(oauth: &OAuth, settings: &Settings, old: &Secret) -> Result<Login, OAuthError> {
+    let renewal = Renewal {
+        oauth: oauth.clone(),
+        key: Store::key(&settings.server, settings.account.as_deref()),
+        name: settings.shown_name().to_owned(),
+        old: old.clone(),
+    };
+    let task = tokio::spawn(async move { renewal.run().await });
+    task.await.unwrap_or_else(|error| {
+        let why = format!("the renewal was interrupted: {error}");
+        Err(OAuthError::Unavailable { url: settings.server.clone(), why })
+    })
+}
+
+struct Renewal {
+    oauth: OAuth,
+    key: Key,
+    name: String,
+    /// The access token that is to be replaced.
+    old: Secret,
+}
+
+/// The state of the store under the lock.
+enum Found {
+    /// Another process has renewed the login.
+    Newer(Login),
+    /// The login with the old access token, and its refresh token.
+    Old(Login, Secret),
+}
+
+impl Renewal {
+    async fn run(self) -> Result<Login, OAuthError> {
+        let refused = {
+            let _lock = self.oauth.store.lock(&self.key, LOCK_WITHIN).await?;
+            let (login, token) = match self.find()? {
+                Found::Newer(login) => return Ok(login),
+                Found::Old(login, token) => (login, token),
+            };
+            match self.refresh(&login, &token).await? {
+                Some(renewed) => return Ok(renewed),
+                None => token,
+            }
+        };
+        // Another process may have written a newer token without the lock: a login, or a restored file.
+        sleep(SECOND_OPINION).await;
+        let _lock = self.oauth.store.lock(&self.key, LOCK_WITHIN).await?;
+        let (login, token) = match self.find()? {
+            Found::Newer(login) => return Ok(login),
+            Found::Old(login, token) => (login, token),
+        };
+        if let Some(renewed) = self.refresh(&login, &token).await? {
+            return Ok(renewed);
+        }
+        if token == refused {
+            self.oauth.store.save(&self.key, &Login { ended: true, ..login }).await?;
+        }
+        Err(OAuthError::LoginEnded { name: self.name.clone() })
+    }
+
+    fn find(&self) -> Result<Found, OAuthError> {
+        let Some(login) = self.oauth.store.load(&self.key)? else {
+            return Err(OAuthError::NoLogin { name: self.name.clone() });
+        };
+        if login.access_token != self.old && !login.ended && !login.expires_within(Duration::ZERO, (self.oauth.clock)())
+        {
+            self.oauth.redactor.learn([&login.access_token]);
+            return Ok(Found::Newer(login));
+        }
+        match &login.refresh_token {
+            Some(token) if !login.ended => {
+                let token = token.clone();
+                self.oauth.redactor.learn([&token]);
+                Ok(Found::Old(login, token))
+            }
+            _ => Err(OAuthError::LoginEnded { name: self.name.clone() }),
+        }
+    }
+
+    /// Sends the refresh token. `Ok(None)` means that the server says that it is not valid.
+    async fn refresh(&self, login: &Login, token: &Secret) -> Result<Option<Login>, OAuthError> {
+        let mut login = login.clone();
+        let now = (self.oauth.clock)();
+        let mut result = self.send(&login, token).await?;
+        if result.refuses_resource() && login.resource.is_some() {
+            login.resource = None;
+            login.quirks.refuses_resource = true;
+            result = self.send(&login, token).await?;
+        }
+        if result.is_invalid_grant() {
+            return Ok(None);
+        }
+        if result.is_invalid_client() {
+            self.forget_registration(&login).await?;
+        }
+        let tokens = result.into_tokens(&login.token_endpoint)?;
+        login.renew(tokens, seconds(now));
+        self.oauth.store.save(&self.key, &login).await?;
+        Ok(Some(login))
+    }
+
+    async fn send(&self, login: &Login, token: &Secret) -> Result<TokenResult, OAuthError> {
+        let request = TokenRequest {
+            endpoint: &login.token_endpoint,
+            client: &login.client,
+            signer: None,
+            grant: Grant::Refresh { token },
+            resource: login.resource.as_deref(),
+        };
+        token::request(&self.oauth, &request).await
+    }
+
+    /// Lets the next login register a new client. The tokens stay until it succeeds.
+    async fn forget_registration(&self, login: &Login) -> Result<(), OAuthError> {
+        let mut known = self.oauth.store.known(&login.issuer)?;
+        if login.client.origin == ClientOrigin::Registered && known.registration.as_ref() == Some(&login.client) {
+            known.registration = None;
+            self.oauth.store.save_known(&known).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Login {
+    /// Takes over new tokens. A server that does not rotate its refresh tokens sends none.
+    pub(crate) fn renew(&mut self, tokens: Tokens, now: u64) {
+        self.access_token = tokens.access_token;
+        if tokens.refresh_token.is_some() {
+            self.refresh_token = tokens.refresh_token;
+        }
+        if tokens.id_token.is_some() {
+            self.id_token = tokens.id_token;
+        }
+        if let Some(scopes) = tokens.scopes {
+            self.scopes = scopes;
+        }
+        self.expires_at = tokens.expires_in.map(|lifetime| now + lifetime.as_secs());
+        self.received_at = now;
+        self.renewals += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,320 @@
+//! Sources of credentials: a login of a person, and client credentials of a machine.
+//!
+//! A login is read from the store each time, because another process may have renewed or replaced it. After a refusal it
+//! is renewed once, whatever the clock says. A server that refuses each new token at once gets a new one only after a
+//! growing pause.
+
+mod machine;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mendline::credential::{Credential, CredentialSource, Occasion, SourceFuture};
+use mendline::decisions::Secret;
+use mendline::decisions::reason::CredentialError;
+use mendline::transport::http::Challenge;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+pub use self::machine::ClientCredentialsSource;
+use crate::discovery::current_issuers;
+use crate::error::OAuthError;
+use crate::login::{LoggedIn, LoginOptions, login};
+use crate::renew::renew;
+use crate::settings::{Bearer, Settings};
+use crate::store::record::{Login, from_seconds};
+use crate::store::{Key, Stamp, Store};
+use crate::text::quoted;
+use crate::{LoginUi, OAuth, mcp_remote};
+
+/// The interval at which the store is checked while a login is needed.
+const POLL_NEEDED: Duration = Duration::from_secs(1);
+
+/// The interval at which the store is checked otherwise.
+const POLL: Duration = Duration::from_secs(5);
+
+/// A token that is refused within this time was never accepted, unless it expired.
+const QUICK: Duration = Duration::from_secs(30);
+
+/// The number of renewals in a row that were refused at once, before the pauses begin.
+const QUICK_RENEWALS: u32 = 3;
+
+/// The longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
+
+/// The login to one server as a source of its credential.
+pub struct OAuthSource {
+    oauth: OAuth,
+    settings: Settings,
+    key: Key,
+    auto_login: Option<Arc<dyn LoginUi>>,
+    adopt_from: Option<PathBuf>,
+    /// The access token that was given last.
+    last: Option<Secret>,
+    /// The state of the store at the last read.
+    seen: Option<Stamp>,
+    needs_login: bool,
+    /// A login that this source has started.
+    flow: Option<JoinHandle<Result<LoggedIn, OAuthError>>>,
+    /// The reason why that login failed.
+    flow_error: Option<OAuthError>,
+    quick_refusals: u32,
+    /// The time at which a renewal may be tried again.
+    pause_until: Option<Instant>,
+}
+
+impl OAuthSource {
+    /// The source of this server. It never opens a browser.
+    pub fn new(oauth: OAuth, settings: Settings) -> OAuthSource {
+        let key = Store::key(&settings.server, settings.account.as_deref());
+        OAuthSource {
+            oauth,
+            settings,
+            key,
+            auto_login: None,
+            adopt_from: None,
+            last: None,
+            seen: None,
+            needs_login: false,
+            flow: None,
+            flow_error: None,
+            quick_refusals: 0,
+            pause_until: None,
+        }
+    }
+
+    /// Lets the source start a login by itself when the server refuses: once per cool-down, one per machine. The caller
+    /// has checked that a person is there.
+    pub fn auto_login(mut self, ui: Arc<dyn LoginUi>) -> OAuthSource {
+        self.auto_login = Some(ui);
+        self
+    }
+
+    /// Lets the source use valid tokens of mcp-remote in this directory, usually `~/.mcp-auth`. They are only read.
+    pub fn adopt_from(mut self, mcp_auth: PathBuf) -> OAuthSource {
+        self.adopt_from = Some(mcp_auth);
+        self
+    }
+
+    async fn read_login(&mut self, occasion: &Occasion) -> Result<Option<Credential>, CredentialError> {
+        self.finish_flow().await;
+        // The state is taken before the contents: a change in between is noticed by the next check.
+        self.seen = self.oauth.store().stamp(&self.key);
+        let stored = self.oauth.store().load(&self.key).map_err(|error| error.for_engine())?;
+        let result = match occasion {
+            Occasion::Start | Occasion::Changed => self.current(stored).await,
+            Occasion::Expiring => self.before_expiry(stored).await,
+            Occasion::Refused { challenges } => self.after_refusal(stored, challenges).await,
+        };
+        self.seen = self.oauth.store().stamp(&self.key).or(self.seen.take());
+        self.needs_login = matches!(&result, Err(why) if !why.can_pass());
+        result
+    }
+
+    /// The stored login, renewed if it has expired.
+    async fn current(&mut self, stored: Option<Login>) -> Result<Option<Credential>, CredentialError> {
+        let Some(login) = stored else {
+            return match (self.adopted(None), self.flow_error.take()) {
+                (Some(adopted), _) => Ok(Some(adopted)),
+                (None, Some(error)) => Err(error.for_engine()),
+                (None, None) => Ok(None),
+            };
+        };
+        let is_refused = self.pause_until.is_some() && self.last.as_ref() == Some(&login.access_token);
+        let now = (self.oauth.clock)();
+        if !login.ended && !is_refused && !login.expires_within(Duration::ZERO, now) {
+            return Ok(Some(self.give(&login)));
+        }
+        if is_refused && !self.pause_is_over() {
+            return Ok(Some(self.give(&login)));
+        }
+        self.pause_until = None;
+        self.renewed(&login, &[]).await
+    }
+
+    /// A renewed login; the old one as long as it is valid.
+    async fn before_expiry(&mut self, stored: Option<Login>) -> Result<Option<Credential>, CredentialError> {
+        let Some(login) = stored else { return self.current(None).await };
+        let is_newer = self.last.as_ref() != Some(&login.access_token);
+        let is_valid = !login.ended && !login.expires_within(Duration::ZERO, (self.oauth.clock)());
+        if is_valid && (is_newer || login.refresh_token.is_none()) {
+            return Ok(Some(self.give(&login)));
+        }
+        self.renewed(&login, &[]).await
+    }
+
+    async fn after_refusal(
+        &mut self,
+        stored: Option<Login>,
+        challenges: &[Challenge],
+    ) -> Result<Option<Credential>, CredentialError> {
+        let Some(login) = stored else {
+            if let Some(adopted) = self.adopted(self.last.clone().as_ref()) {
+                return Ok(Some(adopted));
+            }
+            return Err(self.start_login(challenges, CredentialError::NoLogin).await);
+        };
+        let now = (self.oauth.clock)();
+        let is_expired = login.expires_within(Duration::ZERO, now);
+        if self.last.as_ref() != Some(&login.access_token) && !is_expired && !login.ended {
+            return Ok(Some(self.give(&login)));
+        }
+        if let Some(challenge) = challenges.iter().find(|challenge| challenge.is_insufficient_scope()) {
+            return Err(self.more_scopes(login, challenge, challenges).await);
+        }
+        if !is_expired && self.has_moved(&login, challenges).await {
+            return Err(self.start_login(challenges, CredentialError::NoLogin).await);
+        }
+        let age = now.duration_since(from_seconds(login.received_at)).unwrap_or_default();
+        if is_expired || age > QUICK || login.renewals == 0 {
+            self.quick_refusals = 0;
+        } else {
+            self.quick_refusals += 1;
+            if self.quick_refusals >= QUICK_RENEWALS {
+                let pause = QUICK * 2u32.saturating_pow((self.quick_refusals - QUICK_RENEWALS).min(10));
+                self.pause_until = Some(Instant::now() + pause.min(MAX_PAUSE));
+                return Ok(Some(self.give(&login)));
+            }
+        }
+        self.renewed(&login, challenges).await
+    }
+
+    async fn renewed(
+        &mut self,
+        login: &Login,
+        challenges: &[Challenge],
+    ) -> Result<Option<Credential>, CredentialError> {
+        match renew(&self.oauth, &self.settings, &login.access_token).await {
+            Ok(login) => Ok(Some(self.give(&login))),
+            Err(OAuthError::LoginEnded { .. } | OAuthError::NoLogin { .. }) => {
+                Err(self.start_login(challenges, CredentialError::LoginEnded).await)
+            }
+            Err(OAuthError::Denied { error, .. }) if error == "invalid_client" => {
+                Err(self.start_login(challenges, CredentialError::LoginEnded).await)
+            }
+            Err(error) => Err(error.for_engine()),
+        }
+    }
+
+    /// Starts a login with more scopes, unless they were requested already.
+    async fn more_scopes(&mut self, login: Login, challenge: &Challenge, all: &[Challenge]) -> CredentialError {
+        let wanted = challenge.scope.as_deref().unwrap_or_default();
+        let reason = CredentialError::Scope { scopes: quoted(&self.oauth.redactor, wanted) };
+        let wanted: Vec<String> = wanted.split_whitespace().map(str::to_owned).collect();
+        if wanted.iter().all(|scope| login.requested_scopes.contains(scope)) {
+            return reason;
+        }
+        // A later `mendline login` requests them, too.
+        if login.wanted_scopes != wanted {
+            self.remember_scopes(wanted).await;
+        }
+        self.start_login(all, reason).await
+    }
+
+    async fn remember_scopes(&self, wanted: Vec<String>) {
+        let store = self.oauth.store();
+        let Ok(_lock) = store.lock(&self.key, POLL).await else { return };
+        if let Ok(Some(mut login)) = store.load(&self.key) {
+            login.wanted_scopes = wanted;
+            let _ = store.save(&self.key, &login).await;
+        }
+    }
+
+    /// Returns whether the server now has another authorization server: tokens of the old one are of no use.
+    async fn has_moved(&self, login: &Login, challenges: &[Challenge]) -> bool {
+        let issuers = current_issuers(&self.oauth, &self.settings, challenges).await;
+        let same = |issuer: &String| issuer.trim_end_matches('/') == login.issuer.trim_end_matches('/');
+        issuers.is_some_and(|issuers| !issuers.iter().any(same))
+    }
+
+    /// Starts a login if that is allowed and the cool-down is over. Returns the reason why there is no credential now.
+    async fn start_login(&mut self, challenges: &[Challenge], reason: CredentialError) -> CredentialError {
+        let Some(ui) = self.auto_login.clone() else { return reason };
+        if self.flow.is_some() {
+            return CredentialError::LoginPending;
+        }
+        let is_other = matches!(self.oauth.store().try_flow_lock(&self.key), Ok(None));
+        if is_other {
+            return CredentialError::LoginPending;
+        }
+        if !self.oauth.store().may_open_browser(&self.key, (self.oauth.clock)()).await {
+            return reason;
+        }
+        let (oauth, settings) = (self.oauth.clone(), self.settings.clone());
+        let options = LoginOptions { challenges: challenges.to_vec(), ..LoginOptions::default() };
+        self.flow = Some(tokio::spawn(async move { login(&oauth, &settings, &options, &*ui).await }));
+        CredentialError::LoginPending
+    }
+
+    /// Takes the result of a login that has ended.
+    async fn finish_flow(&mut self) {
+        if self.flow.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(flow) = self.flow.take()
+        {
+            self.flow_error = flow.await.ok().and_then(Result::err);
+        }
+    }
+
+    /// A valid token of mcp-remote, unless it is this refused one.
+    fn adopted(&mut self, refused: Option<&Secret>) -> Option<Credential> {
+        let found = mcp_remote::token(self.adopt_from.as_deref()?, &self.settings.server, (self.oauth.clock)())?;
+        if refused == Some(&found.access_token) {
+            return None;
+        }
+        self.oauth.redactor.learn([&found.access_token]);
+        self.last = Some(found.access_token.clone());
+        Some(Credential::bearer(&found.access_token).expires_at(found.expires_at))
+    }
+
+    fn give(&mut self, login: &Login) -> Credential {
+        self.last = Some(login.access_token.clone());
+        credential(&self.oauth, &self.settings, login)
+    }
+
+    fn pause_is_over(&self) -> bool {
+        self.pause_until.is_none_or(|until| Instant::now() >= until)
+    }
+}
+
+/// The credential of a login. Its secrets are known to the redactor.
+pub(crate) fn credential(oauth: &OAuth, settings: &Settings, login: &Login) -> Credential {
+    let token = match (settings.bearer, &login.id_token) {
+        (Bearer::IdToken, Some(token)) => token,
+        _ => &login.access_token,
+    };
+    oauth.redactor.learn([token]);
+    oauth.redactor.learn(login.refresh_token.iter().chain(&login.client.secret));
+    Credential::bearer(token).expires_at(login.expires_at.map(from_seconds))
+}
+
+/// Returns whether a login is valid for this time, in which case it needs no renewal.
+pub(crate) fn is_fresh(oauth: &OAuth, login: &Login, margin: Duration) -> bool {
+    // A short-lived token is fresh for most of its life.
+    let lifetime = login.expires_at.map(|at| Duration::from_secs(at.saturating_sub(login.received_at)));
+    let margin = lifetime.map_or(margin, |lifetime| margin.min(lifetime / 4));
+    !login.ended && !login.expires_within(margin, (oauth.clock)())
+}
+
+impl CredentialSource for OAuthSource {
+    fn read<'a>(&'a mut self, occasion: &'a Occasion) -> SourceFuture<'a, Result<Option<Credential>, CredentialError>> {
+        Box::pin(self.read_login(occasion))
+    }
+
+    fn changed(&mut self) -> SourceFuture<'_, ()> {
+        Box::pin(async {
+            loop {
+                let interval = if self.needs_login || self.flow.is_some() { POLL_NEEDED } else { POLL };
+                sleep(interval).await;
+                let flow_ended = self.flow.as_ref().is_some_and(JoinHandle::is_finished);
+                let pause_ended = self.pause_until.is_some() && self.pause_is_over();
+                if flow_ended || pause_ended || self.oauth.store().stamp(&self.key) != self.seen {
+                    return;
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

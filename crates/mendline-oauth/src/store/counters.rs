@@ -1,0 +1,149 @@
+//! Counters over all processes of this user: fruitless requests, and browsers that were opened.
+//!
+//! A server that refuses every request is asked at most 300 times a day, whatever the number of processes. A browser is
+//! opened without a command of the person at most once in ten minutes for each server, or again after a login that
+//! succeeded, for example because the server then asks for another scope.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::record::seconds;
+use super::{Key, Store};
+use crate::error::OAuthError;
+
+/// The most fruitless requests to one origin on one day.
+pub const MAX_FRUITLESS: u32 = 300;
+
+/// The time between two browsers for one server.
+pub(crate) const COOL_DOWN: Duration = Duration::from_secs(600);
+
+/// The most browsers for one server within the cool-down, even if each login succeeds.
+const MAX_OPENED: usize = 4;
+
+/// The most origins and servers in the file.
+const MAX_ENTRIES: usize = 1000;
+
+const NAME: &str = "counters.json";
+const LOCK: &str = "counters.lock";
+const LOCK_WITHIN: Duration = Duration::from_secs(2);
+
+#[derive(Default, Serialize, Deserialize)]
+struct Counters {
+    /// The day of the counts, in days since 1970.
+    #[serde(default)]
+    day: u64,
+    /// Fruitless requests by origin.
+    #[serde(default)]
+    fruitless: BTreeMap<String, u32>,
+    /// Opened browsers by login.
+    #[serde(default)]
+    opened: BTreeMap<String, Opened>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Opened {
+    /// The times of the last ones, in seconds since 1970.
+    at: Vec<u64>,
+    /// Whether the last login succeeded.
+    succeeded: bool,
+}
+
+impl Counters {
+    /// Forgets the counts of another day.
+    fn at_day(mut self, now: SystemTime) -> Counters {
+        let day = seconds(now) / (24 * 60 * 60);
+        if self.day != day {
+            self.day = day;
+            self.fruitless.clear();
+        }
+        self
+    }
+}
+
+impl Store {
+    /// Returns the number of fruitless requests to an origin today, over all processes.
+    pub fn fruitless_today(&self, origin: &str) -> u32 {
+        self.counters(SystemTime::now()).fruitless.get(origin).copied().unwrap_or_default()
+    }
+
+    /// Fails if too many requests to this origin were fruitless today.
+    pub(crate) fn check_ceiling(&self, origin: &str, now: SystemTime) -> Result<(), OAuthError> {
+        match self.counters(now).fruitless.get(origin) {
+            Some(&count) if count >= MAX_FRUITLESS => Err(OAuthError::Ceiling { origin: origin.to_owned(), count }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a fruitless request. Failures of the file are ignored: it protects the server, not the login.
+    pub(crate) async fn count_fruitless(&self, origin: &str, now: SystemTime) {
+        let origin = origin.to_owned();
+        self.change(now, move |counters| {
+            if counters.fruitless.len() < MAX_ENTRIES || counters.fruitless.contains_key(&origin) {
+                let count = counters.fruitless.entry(origin).or_default();
+                *count = count.saturating_add(1);
+            }
+        })
+        .await;
+    }
+
+    /// Forgets the fruitless requests to an origin after a login that succeeded.
+    pub(crate) async fn forgive(&self, origin: &str, now: SystemTime) {
+        if self.counters(now).fruitless.contains_key(origin) {
+            let origin = origin.to_owned();
+            self.change(now, move |counters| {
+                counters.fruitless.remove(&origin);
+            })
+            .await;
+        }
+    }
+
+    /// Returns whether a browser may be opened for this login now, and counts it.
+    pub(crate) async fn may_open_browser(&self, key: &Key, now: SystemTime) -> bool {
+        let (name, at) = (key.0.clone(), seconds(now));
+        let answer = self
+            .change(now, move |counters| {
+                // Logins whose last browser is long ago need no entry.
+                counters.opened.retain(|it, opened| *it == name || opened.at.iter().any(|time| is_recent(*time, at)));
+                let opened = counters.opened.entry(name).or_default();
+                opened.at.retain(|time| is_recent(*time, at));
+                let may = opened.at.is_empty() || (opened.succeeded && opened.at.len() < MAX_OPENED);
+                if may {
+                    opened.at.push(at);
+                    opened.succeeded = false;
+                }
+                may
+            })
+            .await;
+        answer.unwrap_or(false)
+    }
+
+    /// Records that a login succeeded.
+    pub(crate) async fn login_succeeded(&self, key: &Key, now: SystemTime) {
+        let name = key.0.clone();
+        self.change(now, move |counters| {
+            if let Some(opened) = counters.opened.get_mut(&name) {
+                opened.succeeded = true;
+            }
+        })
+        .await;
+    }
+
+    fn counters(&self, now: SystemTime) -> Counters {
+        self.read_or_set_aside::<Counters>(NAME).ok().flatten().unwrap_or_default().at_day(now)
+    }
+
+    async fn change<T>(&self, now: SystemTime, change: impl FnOnce(&mut Counters) -> T) -> Option<T> {
+        let _lock = self.wait_for_lock(LOCK, LOCK_WITHIN).await.ok()?;
+        let mut counters = self.counters(now);
+        let answer = change(&mut counters);
+        self.write(NAME.to_owned(), &counters).await.ok()?;
+        Some(answer)
+    }
+}
+
+/// Returns whether a time is within the cool-down. A time in the future is of a clock that was set back.
+fn is_recent(time: u64, now: u64) -> bool {
+    time <= now && now - time < COOL_DOWN.as_secs()
+}
