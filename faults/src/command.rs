@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! mendline-faults server [listen=ADDRESS] [control=ADDRESS] [stay=true] [ledger=FILE] [era=modern] [answers=json] …
+//! mendline-faults oauth [listen=ADDRESS] [control=ADDRESS] [stay=true] [ledger=FILE] [consent=page] …
 //! mendline-faults proxy to=ADDRESS [listen=ADDRESS] [control=ADDRESS] [stay=true]
 //! mendline-faults compare mendline=PATH [peers=FOLDER] [fastmcp=FOLDER] [rounds=2] [calls=10]
 //! mendline-faults list
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 
+use crate::authorization::{AuthorizationServer, AuthorizationSettings};
 use crate::compare;
 use crate::control::{Control, Subject};
 use crate::proxy::Proxy;
@@ -27,7 +29,7 @@ use crate::server::Server;
 use crate::settings::{Settings, object_from_options};
 use crate::{fault, toxic};
 
-const USAGE: &str = "usage: mendline-faults server|proxy|compare|list [name=value …]";
+const USAGE: &str = "usage: mendline-faults server|oauth|proxy|compare|list [name=value …]";
 
 /// The reason why a command failed.
 #[derive(Debug)]
@@ -78,6 +80,17 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
             let elsewhere = format!("http://{}", server.elsewhere());
             let addresses = json!({ "url": server.url(), "sseUrl": server.sse_url(), "elsewhere": elsewhere });
             (Subject::Server(server), addresses)
+        }
+        "oauth" => {
+            let settings = AuthorizationSettings::default().changed(&Value::Object(options))?;
+            let server = Arc::new(Server::start_on(listen, Settings::default()).await?);
+            if let Some(path) = ledger.as_ref().and_then(Value::as_str) {
+                server.keep_ledger(Path::new(path))?;
+            }
+            let authorization = Arc::new(AuthorizationServer::start(settings).await?);
+            server.protect(&authorization);
+            let addresses = json!({ "url": server.url(), "issuer": authorization.issuer() });
+            (Subject::Protected(server, authorization), addresses)
         }
         "proxy" => {
             let to = address(&mut options, "to")?;

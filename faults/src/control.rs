@@ -16,6 +16,17 @@
 //! | `DELETE toxics/7` | | removes one |
 //! | `POST cut` | ends all connections: `{"ending": "reset"}` | the same |
 //! | `GET faults` | returns all faults | returns all toxics |
+//!
+//! A server with an authorization server has these paths too:
+//!
+//! | | |
+//! |---|---|
+//! | `GET auth/counts`, `DELETE auth/counts` | returns the counts; resets them |
+//! | `GET auth/seen` | returns the requests to the authorization server |
+//! | `GET auth/settings`, `POST auth/settings` | returns the settings; changes some of them |
+//! | `POST auth/fail`, `DELETE auth/fail` | lets token requests fail: `{"fault": "html", "times": 2}`; removes the faults |
+//! | `POST auth/expire`, `POST auth/revoke` | ends all access tokens; revokes all logins |
+//! | `POST auth/forget` | forgets all registrations |
 
 use std::convert::Infallible;
 use std::fmt;
@@ -39,7 +50,7 @@ use crate::server::reply::{Content, Outgoing};
 use crate::server::socket::ConnectionHandle;
 use crate::server::{Server, read};
 use crate::task::Task;
-use crate::{Ending, Outage, Rule, fault, toxic};
+use crate::{AuthorizationServer, Ending, Outage, Rule, TokenFault, fault, toxic};
 
 const PREFIX: &str = "/_faults/";
 
@@ -79,6 +90,8 @@ impl Control {
 pub enum Subject {
     /// A server.
     Server(Arc<Server>),
+    /// A server and its authorization server.
+    Protected(Arc<Server>, Arc<AuthorizationServer>),
     /// A proxy.
     Proxy(Arc<Proxy>),
 }
@@ -102,6 +115,10 @@ impl Subject {
     fn perform(&self, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {
         match self {
             Subject::Server(server) => change_server(server, verb, path, input),
+            Subject::Protected(server, authorization) => match path.strip_prefix("auth/") {
+                Some(path) => change_authorization(authorization, verb, path, input),
+                None => change_server(server, verb, path, input),
+            },
             Subject::Proxy(proxy) => change_proxy(proxy, verb, path, input),
         }
     }
@@ -138,6 +155,30 @@ fn query_server(server: &Server, verb: &Verb, path: &str, input: &Value) -> Resu
         ("POST", "request") => json!({ "clients": server.send_request(text("what")) }),
         _ => return Err(ControlError::UnknownPath),
     })
+}
+
+fn change_authorization(
+    server: &AuthorizationServer,
+    verb: &Verb,
+    path: &str,
+    input: &Value,
+) -> Result<Value, ControlError> {
+    match (verb.as_str(), path) {
+        ("GET", "counts") => return Ok(serde_json::to_value(server.counts())?),
+        ("GET", "seen") => return Ok(serde_json::to_value(server.seen())?),
+        ("GET", "settings") => return Ok(serde_json::to_value(server.settings())?),
+        ("DELETE", "counts") => server.reset_counts(),
+        ("POST", "settings") => server.change_settings(server.settings().changed(input)?),
+        ("POST", "fail") => {
+            server.fail_token(parsed::<TokenFault>(&input["fault"])?, input["times"].as_u64().unwrap_or(1));
+        }
+        ("DELETE", "fail") => server.clear_faults(),
+        ("POST", "expire") => server.expire_access_tokens(),
+        ("POST", "revoke") => server.revoke_all(),
+        ("POST", "forget") => server.forget_clients(),
+        _ => return Err(ControlError::UnknownPath),
+    }
+    Ok(json!({}))
 }
 
 fn change_proxy(proxy: &Proxy, verb: &Verb, path: &str, input: &Value) -> Result<Value, ControlError> {

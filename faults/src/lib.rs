@@ -7,6 +7,8 @@
 //!
 //! An [`Outage`] makes the whole server unavailable, in one of the forms that clients meet, until it ends.
 //!
+//! [`AuthorizationServer`] issues tokens, and an MCP server can demand them, with the differences and faults of providers.
+//!
 //! Both count everything. The [`Oracle`] holds what the server really did, so that a test can compare it with what the
 //! client was told. Both can be changed at run time: by their methods, or from another language over HTTP through
 //! [`Control`]. Both listen on loopback only, and all their tasks end when they are dropped.
@@ -17,6 +19,7 @@ pub mod command;
 pub mod fault;
 pub mod toxic;
 
+mod authorization;
 mod compare;
 mod control;
 mod identity;
@@ -29,6 +32,10 @@ mod server;
 mod settings;
 mod task;
 
+pub use authorization::{
+    AuthorizationCounts, AuthorizationRequest, AuthorizationServer, AuthorizationSettings, Consent, Iss, Metadata,
+    MetadataFault, Redirects, Refresh, ResourceMetadata, ResourceRule, TokenFault,
+};
 pub use control::{Control, Subject};
 pub use identity::{Authority, Certificate, Identity};
 pub use oracle::{Counts, ForeignRequest, Oracle, Seen};

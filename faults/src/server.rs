@@ -40,13 +40,13 @@ use tokio::task::JoinSet;
 pub use request::HttpRequest;
 pub use socket::Ending;
 
-use crate::Identity;
 use crate::oracle::Oracle;
 use crate::outage::{Outage, Timeline};
 use crate::plan::{Rule, UnknownFault};
 use crate::port::Port;
 use crate::settings::Settings;
 use crate::task::Task;
+use crate::{AuthorizationServer, Identity};
 use connection::Connection;
 use reply::{Answer, Outgoing, Reply};
 use socket::{ConnectionHandle, Socket};
@@ -172,6 +172,11 @@ impl Server {
     /// Ends all subscriptions with a result.
     pub fn end_listens(&self) {
         self.state.end_listens();
+    }
+
+    /// Demands tokens of this authorization server from now on.
+    pub fn protect(&self, authorization: &AuthorizationServer) {
+        self.state.protect(authorization.protection(self.url()));
     }
 
     /// Begins an outage of the whole server, which replaces a present one.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -93,13 +94,18 @@ impl std::error::Error for InvalidOption {}
 impl Settings {
     /// Returns these settings with the changes of a JSON object.
     pub(crate) fn changed(&self, changes: &Value) -> Result<Settings, InvalidOption> {
-        let mut whole = serde_json::to_value(self).map_err(|error| InvalidOption(error.to_string()))?;
-        let (Some(whole_map), Some(changes)) = (whole.as_object_mut(), changes.as_object()) else {
-            return Err(InvalidOption("settings must be a JSON object".to_owned()));
-        };
-        whole_map.extend(changes.iter().map(|(name, value)| (name.clone(), value.clone())));
-        serde_json::from_value(whole).map_err(|error| InvalidOption(error.to_string()))
+        changed(self, changes)
     }
+}
+
+/// Returns settings with the changes of a JSON object.
+pub(crate) fn changed<T: Serialize + DeserializeOwned>(settings: &T, changes: &Value) -> Result<T, InvalidOption> {
+    let mut whole = serde_json::to_value(settings).map_err(|error| InvalidOption(error.to_string()))?;
+    let (Some(whole_map), Some(changes)) = (whole.as_object_mut(), changes.as_object()) else {
+        return Err(InvalidOption("settings must be a JSON object".to_owned()));
+    };
+    whole_map.extend(changes.iter().map(|(name, value)| (name.clone(), value.clone())));
+    serde_json::from_value(whole).map_err(|error| InvalidOption(error.to_string()))
 }
 
 /// Builds an object from `name=value` options. A value that is valid JSON is used as JSON, any other as a string.

@@ -22,6 +22,7 @@ use super::session::Session;
 use super::socket::{ConnectionHandle, Ending};
 use super::stream::Stream;
 use super::{http_sse, jsonrpc, legacy, modern};
+use crate::authorization::protection::{self, Decision, Protection};
 use crate::fault::FaultContext;
 use crate::oracle::Oracle;
 use crate::outage::{Outage, OutageState};
@@ -40,6 +41,7 @@ pub(crate) struct ServerState {
     /// The address of the foreign origin.
     pub(crate) elsewhere: SocketAddr,
     settings: RwLock<Settings>,
+    protection: RwLock<Option<Protection>>,
     sessions: Mutex<HashMap<String, (Protocol, Arc<Session>)>>,
     shared_session: Arc<Session>,
     listens: Mutex<Vec<Listen>>,
@@ -64,6 +66,7 @@ impl ServerState {
             outages: OutageState::new(),
             elsewhere,
             settings: RwLock::new(settings),
+            protection: RwLock::default(),
             sessions: Mutex::default(),
             shared_session: Arc::new(Session::new(String::new(), Stream::new("s0".to_owned()))),
             listens: Mutex::default(),
@@ -73,8 +76,27 @@ impl ServerState {
         }
     }
 
-    /// Answers a request, with a fault if a rule injects one.
+    /// Answers a request if its token is valid, or if the server demands none.
     pub(crate) async fn answer(self: &Arc<Self>, request: HttpRequest) -> Reply {
+        let protection = self.protection.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(protection) = protection else { return self.answer_admitted(request).await };
+        match protection.check(&request).await {
+            Decision::Admitted(None) => self.answer_admitted(request).await,
+            Decision::Admitted(Some(expires)) => protection::end_at(self.answer_admitted(request).await, expires),
+            Decision::Answered(reply) => {
+                self.oracle.arrived(&request, None);
+                reply
+            }
+        }
+    }
+
+    /// Demands tokens.
+    pub(crate) fn protect(&self, protection: Protection) {
+        *self.protection.write().unwrap_or_else(PoisonError::into_inner) = Some(protection);
+    }
+
+    /// Answers a request, with a fault if a rule injects one.
+    async fn answer_admitted(self: &Arc<Self>, request: HttpRequest) -> Reply {
         let injected = self.plan.select(&request);
         self.oracle.arrived(&request, injected.as_ref().map(|injected| injected.fault.name));
         match injected {
