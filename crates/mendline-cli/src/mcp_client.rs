@@ -75,7 +75,7 @@ impl McpClient {
             plan.upstream.timeouts.recovery = CRASHES;
         }
         let (frontend, channel) = channel(&plan.limits);
-        let (builder, server) = plan.builder(redactor.clone())?;
+        let (builder, server) = plan.builder(redactor.clone(), None)?;
         let events = EventObserver::default();
         let engine = builder.observer(events.clone()).observer(observer).start([(server.id, frontend)]);
         Ok(McpClient { channel, engine, events, last_id: 0, era: Era::Legacy, is_pending: false, redactor })

@@ -3,11 +3,13 @@
 //! Flags override an entry of the configuration file. An entry that already runs `mendline run …` is read as that
 //! command line and not run, because one Mendline around another would repeat every recovery.
 
+pub(crate) mod credential;
 pub(crate) mod exposure;
 mod secrets;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -22,7 +24,8 @@ use mendline::transport;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::guard::Guard;
 use mendline::transport::http::{ProxyRules, Target, TlsOptions, UrlFault};
-use mendline_config::{self as config, Name, Owner, Server, expand, is_plain_variable_name, is_variable_name};
+use mendline_config::{self as config, Auth, Name, Owner, Server, expand, is_plain_variable_name, is_variable_name};
+use mendline_oauth::LoginUi;
 use mendline_wire::Limits;
 
 use crate::GUARD;
@@ -77,6 +80,10 @@ pub(crate) struct Address {
     connect_timeout: Option<Duration>,
     /// True if credentials may go to another machine unencrypted.
     allow_http: bool,
+    /// The source of the credential, as it was written.
+    auth: Option<Auth>,
+    /// True if the `Authorization` header comes from the command line, which overrides `auth` of the entry.
+    header_wins: bool,
 }
 
 impl Plan {
@@ -100,6 +107,7 @@ impl Plan {
             (None, None) => child(line)?,
         };
         plan.apply_policies(line)?;
+        plan.set_credential_kind();
         Ok(plan)
     }
 
@@ -116,10 +124,11 @@ impl Plan {
                 command.directory.clone_from(directory);
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Child(command), limits }
             }
-            config::Endpoint::Url { url, headers, connect_timeout, allow_http, .. } => {
-                let (url, headers) = (url.clone(), headers.clone());
+            config::Endpoint::Url { url, headers, connect_timeout, allow_http, auth, .. } => {
+                let (url, headers, auth) = (url.clone(), headers.clone(), auth.clone());
                 let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
-                let address = Address { url, is_hidden: false, headers, connect_timeout, allow_http };
+                let address =
+                    Address { url, is_hidden: false, headers, connect_timeout, allow_http, auth, header_wins: false };
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Remote(address), limits }
             }
             config::Endpoint::Wrapped { arguments, environment, directory } => {
@@ -139,13 +148,23 @@ impl Plan {
             // Settings of this machine may be invalid, too; that is reported before anything starts.
             address.target()?;
         }
+        plan.set_credential_kind();
         Ok(plan)
     }
 
     /// Returns a builder with this server and the guard of this program.
-    pub(crate) fn builder(self, redactor: Redactor) -> Result<(Builder, ServerHandle), String> {
+    /// With `person`, a login may open the browser by itself.
+    pub(crate) fn builder(
+        self,
+        redactor: Redactor,
+        person: Option<Arc<dyn LoginUi>>,
+    ) -> Result<(Builder, ServerHandle), String> {
+        let source = self.credential_source(redactor.clone(), person)?;
         let mut builder = Builder::new(self.limits);
         let server = builder.server(self.upstream, self.endpoint.open()?);
+        if let Some(source) = source {
+            builder.credential(server.id, source);
+        }
         builder.redactor(redactor);
         builder.guard(|| Guard::start(OWN_PROGRAM, vec![GUARD.into()]));
         Ok((builder, server))
@@ -167,7 +186,13 @@ impl Plan {
             }
             Endpoint::Remote(address) => {
                 let identity = Identity::remote(address.url.expose());
-                address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value))
+                let identity =
+                    address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value));
+                match &address.auth {
+                    // Its text has no secrets.
+                    Some(auth) => identity.with("auth", &Secret::new(format!("{auth:?}"))),
+                    None => identity,
+                }
             }
         }
     }
@@ -175,10 +200,11 @@ impl Plan {
     /// Applies the command line over the entry.
     fn overrule(&mut self, line: &Line<'_>) -> Result<(), String> {
         match &mut self.endpoint {
-            Endpoint::Child(_) if has_headers(line) => return Err(NO_HEADERS.to_owned()),
-            Endpoint::Child(_) => {}
+            Endpoint::Child(_) => refuse_url_flags(line)?,
             Endpoint::Remote(address) => {
+                address.auth = line.server.login.apply(address.auth.take(), &variable)?;
                 for (name, value) in headers(line, &variable)? {
+                    address.header_wins |= name.eq_ignore_ascii_case("authorization");
                     address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
                     address.headers.push((name, value));
                 }
@@ -262,8 +288,17 @@ struct Wrapped {
     options: RunOptions,
 }
 
-fn has_headers(line: &Line<'_>) -> bool {
-    !line.server.header.is_empty() || !line.server.header_env.is_empty()
+/// Rejects flags that only a server at a URL has.
+fn refuse_url_flags(line: &Line<'_>) -> Result<(), String> {
+    if !line.server.header.is_empty() || !line.server.header_env.is_empty() {
+        return Err(NO_HEADERS.to_owned());
+    }
+    match line.server.login.first() {
+        Some(flag) => {
+            Err(format!("{flag} is for servers at a URL; a command gets its secrets through its environment"))
+        }
+        None => Ok(()),
+    }
 }
 
 const NO_HEADERS: &str = "--header is for servers at a URL; a command gets its secrets through its environment";
@@ -274,9 +309,7 @@ fn child(line: &Line<'_>) -> Result<Plan, String> {
     };
     // A header without quotes puts its value in the place of the command.
     check_headers(line)?;
-    if has_headers(line) {
-        return Err(NO_HEADERS.to_owned());
-    }
+    refuse_url_flags(line)?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
     let upstream = UpstreamConfig::child(name, program.to_string_lossy());
     let command = ChildCommand::new(program.clone(), arguments.to_vec());
@@ -300,11 +333,20 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
     }
     let (headers, connect_timeout) = (headers(line, variable)?, line.server.connect_timeout);
     let (is_hidden, allow_http) = (url != written, line.server.allow_http);
-    let address = Address { url: Secret::new(url), is_hidden, headers, connect_timeout, allow_http };
+    let auth = line.server.login.apply(None, variable)?;
+    if let Some(flag) = line.server.login.first().filter(|_| has_authorization(&headers)) {
+        return Err(format!("{flag} is for a login, and the Authorization header is a credential already; remove one"));
+    }
+    let url = Secret::new(url);
+    let address = Address { url, is_hidden, headers, connect_timeout, allow_http, auth, header_wins: false };
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_origin(&target.origin().to_string())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
     Ok(Plan { upstream, endpoint: Endpoint::Remote(address), limits: Limits::default() })
+}
+
+fn has_authorization(headers: &[(String, Secret)]) -> bool {
+    headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
 }
 
 impl Address {
@@ -315,7 +357,7 @@ impl Address {
             Some(what) if !self.allow_http => Err(format!(
                 "{what}; use https://, or --allow-http if the network is trusted (`\"allowHttp\": true` in a file)"
             )),
-            _ => Ok(()),
+            _ => self.check_source_exposure(),
         }
     }
 

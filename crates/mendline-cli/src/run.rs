@@ -13,12 +13,15 @@ use mendline::control::runtime_dir;
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
 use mendline::frontend::StdioFrontend;
-use mendline::observe::log::{Log, LogLevel};
+use mendline::observe::log::{Log, LogHandle, LogLevel};
 use mendline::state::state_directory;
 use mendline_config::LogSettings;
+use mendline_oauth::LoginUi;
 
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
 use crate::external_inputs;
+use crate::login::browser;
+use crate::login::ui::DesktopUi;
 use crate::named::{Named, Refusal, log_findings, named};
 use crate::plan::Plan;
 use crate::reload::Reload;
@@ -122,7 +125,8 @@ impl Bridge {
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
         let list_cache = state.and_then(|state| CatalogueFile::open(&state, plan.identity(), log.handle()));
 
-        let (mut builder, server) = plan.builder(redactor.clone()).map_err(std::io::Error::other)?;
+        let person = person(&plan, log.handle());
+        let (mut builder, server) = plan.builder(redactor.clone(), person.clone()).map_err(std::io::Error::other)?;
         if let Some(list_cache) = list_cache {
             builder.list_cache(server.id, list_cache.hiding(redactor.clone()));
         }
@@ -130,7 +134,7 @@ impl Bridge {
             directories: runtime_dir::candidates(|name| std::env::var_os(name)),
             configuration: entry.as_ref().map(|(_, named)| named.found.path.display().to_string()),
         });
-        let reload = entry.map(|(name, named)| Reload::new(&name, named, options, redactor, server.clone()));
+        let reload = entry.map(|(name, named)| Reload::new(&name, named, options, redactor, server.clone(), person));
         external_inputs::listen(builder.inputs(), server.id, through_the_network, reload, log.handle())?;
 
         let frontend = StdioFrontend::open(&limits)?;
@@ -140,6 +144,12 @@ impl Bridge {
         }
         running.ended().await
     }
+}
+
+/// Returns the person at this desktop, whose browser a login may open.
+fn person(plan: &Plan, log: LogHandle) -> Option<Arc<dyn LoginUi>> {
+    let is_there = plan.opens_browser() && browser::check(|name| std::env::var_os(name)).is_ok();
+    is_there.then(|| Arc::new(DesktopUi { log }) as Arc<dyn LoginUi>)
 }
 
 fn log_level_or_default(given: Option<LogLevel>) -> Result<LogLevel, String> {
