@@ -1,23 +1,103 @@
 //! Authorization: whether the server accepts our requests, and what it requires.
 //!
 //! A server that requires a login says so in `WWW-Authenticate`. This module reads the parts of it that tell a person
-//! what to do.
+//! what to do, and uses the credential that the source of the server gives.
 
-use mendline::transport::http::Challenge;
+use std::time::Duration;
+
+use mendline::credential::{Credential, Occasion};
+use mendline::decisions::config::CredentialKind;
+use mendline::observe::redact::Redactor;
 use mendline::transport::http::probe::Response;
+use mendline::transport::http::{Challenge, Target};
 
 use super::step::Step;
-use crate::plan::Address;
+use crate::plan::{Address, Plan};
+use crate::status::logins;
+use crate::untrusted_text::one_line;
 
 const LAYER: &str = "auth";
 
+/// The credential that the source of a server gives.
+pub(crate) struct FoundCredential {
+    kind: CredentialKind,
+    credential: Option<Credential>,
+    /// The reason why there is none.
+    why: Option<String>,
+    /// The stored login, in words.
+    login: Option<String>,
+}
+
+impl FoundCredential {
+    /// Reads the source once. It opens no browser.
+    pub(crate) async fn of(plan: &Plan, address: &Address, limit: Duration, redactor: Redactor) -> FoundCredential {
+        let kind = plan.upstream.credential;
+        let mut found = FoundCredential { kind, credential: None, why: None, login: None };
+        let mut source = match plan.credential_source(redactor.clone(), None) {
+            Ok(Some(source)) => source,
+            Ok(None) => return found,
+            Err(why) => return FoundCredential { why: Some(why), ..found },
+        };
+        match tokio::time::timeout(limit, source.read(&Occasion::Start)).await {
+            Ok(Ok(credential)) => found.credential = credential,
+            Ok(Err(error)) => found.why = Some(one_line(&error.to_string())),
+            Err(_) => found.why = Some("its source does not answer in time".to_owned()),
+        }
+        if let Some(credential) = &found.credential {
+            let secrets: Vec<_> = credential.headers.iter().map(|(_, value)| value.clone()).collect();
+            redactor.learn(&secrets);
+        }
+        if kind == CredentialKind::Login {
+            let origin = address.target().map(|target| target.origin().to_string()).unwrap_or_default();
+            let stored = logins::stored().unwrap_or_default();
+            let login = stored.iter().find(|login| login.server == origin);
+            found.login = login.map(|login| one_line(&login.words()));
+        }
+        found
+    }
+
+    /// Adds the credential to a target.
+    pub(crate) fn add_to(&self, target: Target) -> Result<Target, String> {
+        let headers = self.credential.iter().flat_map(|credential| &credential.headers);
+        let mut target = target;
+        for (name, value) in headers {
+            target = target.header(name, value).map_err(|fault| fault.to_string())?;
+        }
+        Ok(target)
+    }
+
+    /// Returns the next step for a credential that is missing or refused.
+    pub(crate) fn advice(&self, name: &str) -> String {
+        match (self.kind, &self.why) {
+            (CredentialKind::Login, _) => format!("Log in: mendline login {name}"),
+            (CredentialKind::Source, Some(why)) => format!("Correct the source of the credential: {why}"),
+            (CredentialKind::Source, None) => "Renew the credential at its source".to_owned(),
+            (CredentialKind::Fixed, _) => "Send a token".to_owned(),
+        }
+    }
+}
+
 /// Judges the authorization by a response.
-pub(crate) fn examine(answer: &Response, address: &Address) -> Step {
-    let has_credential = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
+pub(crate) fn examine(answer: &Response, address: &Address, name: &str, found: &FoundCredential) -> Step {
+    let has_header = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
+    let has_credential = has_header || found.credential.is_some();
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
+        401 | 403 if found.kind != CredentialKind::Fixed => {
+            let step = refused(answer, has_credential, &names);
+            let step = found.why.iter().fold(step, |step, why| step.details([format!("the credential: {why}")]));
+            found
+                .login
+                .iter()
+                .fold(step, |step, login| step.details([format!("the login: {login}")]))
+                .advice(found.advice(name))
+        }
         401 | 403 => refused(answer, has_credential, &names),
         300..=399 => Step::skipped(LAYER, "not known: every request is redirected"),
+        _ if found.credential.is_some() => match &found.login {
+            Some(login) => Step::ok(LAYER, format!("the login is accepted: {login}")),
+            None => Step::ok(LAYER, "the credential of its source is accepted"),
+        },
         _ if has_credential => Step::ok(LAYER, "the credential in Authorization is accepted"),
         _ if !names.is_empty() => Step::ok(LAYER, format!("no login is required beyond {}", names.join(", "))),
         _ => Step::ok(LAYER, "no login is required"),

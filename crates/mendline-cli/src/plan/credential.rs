@@ -3,8 +3,9 @@
 //! A server at a URL without a configured `Authorization` has a login by default. As long as no login is stored and the
 //! server refuses nothing, its requests carry no credential and no other address is contacted.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mendline::credential::{CommandSource, CredentialSource, FileSource, HeaderForm, VariableSource};
@@ -13,6 +14,7 @@ use mendline::decisions::config::CredentialKind;
 use mendline::observe::redact::Redactor;
 use mendline::os::directories;
 use mendline::state::state_directory;
+use mendline::transport::child::ChildCommand;
 use mendline::transport::http::fetch::{AddressPolicy, Fetcher};
 use mendline::transport::http::{ProxyRules, Target};
 use mendline_config::{Auth, ClientAuthMethod, ClientProof, CredentialHeader, LoginStart, Resource};
@@ -161,14 +163,21 @@ impl Address {
     ) -> Result<Option<Box<dyn CredentialSource>>, String> {
         Ok(Some(match self.auth() {
             Auth::Off => return Ok(None),
-            Auth::Variable { name, header } => Box::new(VariableSource::new(name, form(header))),
-            Auth::File { path, header } => Box::new(FileSource::new(path, form(header))),
+            Auth::Variable { name, header } => {
+                let value = std::env::var(&name).ok().map(Secret::new);
+                Box::new(VariableSource::new(&name, value.as_ref(), &form(&header)?))
+            }
+            Auth::File { path, header } => Box::new(FileSource::new(path, form(&header)?)),
             Auth::Command { command, timeout, header } => {
-                let mut source = CommandSource::new(command, form(header));
-                if let Some(limit) = timeout {
-                    source = source.timeout(limit);
-                }
-                Box::new(source)
+                let [program, arguments @ ..] = command.as_slice() else {
+                    return Err("`auth.command` is empty".to_owned());
+                };
+                let command = ChildCommand::new(program, arguments.iter().map(OsString::from));
+                let source = CommandSource::new(command, form(&header)?);
+                Box::new(match timeout {
+                    Some(limit) => source.time_limit(limit),
+                    None => source,
+                })
             }
             Auth::OAuth(_) => {
                 let (oauth, settings) = self.login(name, redactor)?;
@@ -219,7 +228,7 @@ pub(crate) fn store() -> Result<Store, String> {
     state().map(|state| Store::new(&state)).ok_or_else(|| NO_STATE.to_owned())
 }
 
-fn state() -> Option<std::path::PathBuf> {
+fn state() -> Option<PathBuf> {
     state_directory(|name| std::env::var_os(name))
 }
 
@@ -305,14 +314,14 @@ fn private_key(path: &Path) -> Result<Secret, String> {
     Ok(Secret::new(pem))
 }
 
-fn mcp_remote_folder() -> Option<std::path::PathBuf> {
+fn mcp_remote_folder() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let named = variable(MCP_REMOTE_VARIABLE).map(std::path::PathBuf::from);
+    let named = variable(MCP_REMOTE_VARIABLE).map(PathBuf::from);
     named.or_else(|| variable(directories::HOME).map(|home| Path::new(&home).join(MCP_REMOTE)))
 }
 
-fn form(header: CredentialHeader) -> HeaderForm {
-    HeaderForm::new(header.name, header.format)
+fn form(header: &CredentialHeader) -> Result<HeaderForm, String> {
+    HeaderForm::new(&header.name, &header.format).map_err(|fault| format!("`auth`: {fault}"))
 }
 
 fn resource(resource: &Resource) -> ResourceSetting {

@@ -40,6 +40,14 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
         several => format!(", {} in {several} processes", size(memory)),
     });
     line("reached", format!("{} {}{child}{}", via(server.transport), server.target, memory.unwrap_or_default()))?;
+    if let Some(login) = &row.login {
+        line("login", login.words())?;
+    }
+    if let Some(credential) = server.credential.as_ref().filter(|it| it.renewals + it.failures > 0) {
+        let why = credential.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let counts = format!("{} renewed, {} failed", credential.renewals, credential.failures);
+        line("credential", format!("{}, {counts}{why}", credential.state))?;
+    }
     let connection = &server.connection;
     let took = connection.took_ms.map(|took| format!("; the last took {}", span_ms(took))).unwrap_or_default();
     line(

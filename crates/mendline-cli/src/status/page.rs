@@ -185,9 +185,19 @@ impl fmt::Display for Page<'_> {
             }
         }
         writeln!(f, "\n{}", self.summary())?;
+        logins(self.report, self.style, self.width, f)?;
         let hint = self.hint().map(|hint| folded("", &one_line(&hint), self.width)).unwrap_or_default();
         hint.iter().try_for_each(|line| writeln!(f, "{}", self.style.faint(line)))
     }
+}
+
+/// Writes a line for each stored login.
+pub(super) fn logins(report: &Report, style: Style, width: usize, f: &mut impl fmt::Write) -> fmt::Result {
+    for login in &report.logins {
+        let words = format!("login to {}: {}", one_line(&login.server), one_line(&login.words()));
+        writeln!(f, "{}", style.faint(&shortened(&words, width)))?;
+    }
+    Ok(())
 }
 
 /// Returns the colour of a state.

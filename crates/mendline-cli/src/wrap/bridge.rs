@@ -150,7 +150,10 @@ fn client_info(text: &str, login: &mut BridgeLogin) -> Result<(), String> {
             ("client_id", Value::String(id)) => login.client_id = Some(id),
             ("client_secret", Value::String(secret)) => login.client_secret = Some(secret),
             // What follows from the requests themselves.
-            ("redirect_uris" | "grant_types" | "response_types" | "client_id_issued_at" | "client_secret_expires_at", _) => {}
+            (
+                "redirect_uris" | "grant_types" | "response_types" | "client_id_issued_at" | "client_secret_expires_at",
+                _,
+            ) => {}
             (name, _) => return Err(format!("Mendline has nothing for {name} of its --static-oauth-client-info")),
         }
     }
@@ -269,8 +272,13 @@ mod tests {
             "127.0.0.1",
         ]);
         let headers = vec![("Authorization".to_owned(), "${AUTH}".to_owned())];
-        let expected =
-            Bridge { url: URL.to_owned(), transport: Some("sse-only".to_owned()), headers, log_level: Some("debug"), login: None };
+        let expected = Bridge {
+            url: URL.to_owned(),
+            transport: Some("sse-only".to_owned()),
+            headers,
+            log_level: Some("debug"),
+            login: None,
+        };
         assert_eq!(read, expected);
         assert_eq!(replaced(&["cmd", "/c", "npx", "mcp-remote", "http://localhost:3000/mcp"]).headers, []);
         assert_eq!(replaced(&["/usr/bin/mcp-remote", "http://127.0.0.1:1/x"]).url, "http://127.0.0.1:1/x");

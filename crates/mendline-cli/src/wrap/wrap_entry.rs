@@ -289,7 +289,10 @@ impl Wrapping<'_> {
         let existing = environment.map(|member| member.table().ok_or("its env is not a table")).transpose()?;
         let mut taken: BTreeSet<String> =
             existing.iter().flat_map(|table| table.members.iter().map(|member| member.key.clone())).collect();
-        if [URL_VARIABLE, CLIENT_SECRET_VARIABLE, REPLACED_COMMAND, REPLACED_ARGS].iter().any(|name| taken.contains(*name)) {
+        if [URL_VARIABLE, CLIENT_SECRET_VARIABLE, REPLACED_COMMAND, REPLACED_ARGS]
+            .iter()
+            .any(|name| taken.contains(*name))
+        {
             return Err("its env has a variable of Mendline's".to_owned());
         }
         let mut words = owned([RUN, "--name", name]);
