@@ -82,6 +82,23 @@ impl Address {
         }
     }
 
+    /// Describes the written source, without secrets.
+    pub(crate) fn source_words(&self) -> Option<String> {
+        Some(match self.auth.as_ref()? {
+            Auth::Off => "no login".to_owned(),
+            Auth::Variable { name, .. } => format!("credential in the variable {name}"),
+            Auth::File { path, .. } => format!("credential in the file {}", path.display()),
+            Auth::Command { command, .. } => {
+                format!("credential from `{}`", command.first().map(String::as_str).unwrap_or_default())
+            }
+            Auth::OAuth(oauth) => match &oauth.account {
+                Some(account) => format!("login as {account}"),
+                None => "login".to_owned(),
+            },
+            Auth::ClientCredentials(_) => "client credentials".to_owned(),
+        })
+    }
+
     /// Returns whether a credential would go to another machine unencrypted, which is not allowed.
     fn is_exposed(&self) -> bool {
         let token = [("Authorization", "Bearer x")];
