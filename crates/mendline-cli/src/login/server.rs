@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
-use mendline_config::{Environment, Source, load};
+use mendline_config::{Environment, Name, Source, load};
 
 use crate::cli::UNKNOWN;
 use crate::login_flags::LoginFlags;
@@ -87,8 +87,14 @@ fn of_clients(name: &str, line: &Line<'_>) -> Result<Option<Plan>, Refusal> {
     for location in directories.locations() {
         let Ok(source) = Source::read(&location.path) else { continue };
         let loaded = load(source, false, Environment::of_process());
-        for server in loaded.servers.iter().filter(|it| it.name == name || it.policies.name == name) {
+        for server in &loaded.servers {
             let Ok(plan) = Plan::of_server(server, Some(line)) else { continue };
+            // A server that runs without a name has that of its host.
+            let is_host = || Name::of_origin(&plan.upstream.place).to_string() == name;
+            let is_url = matches!(plan.endpoint, Endpoint::Remote(_));
+            if server.name != name && server.policies.name != name && !(is_url && is_host()) {
+                continue;
+            }
             match &found {
                 Some((other, file)) if other.endpoint != plan.endpoint => {
                     let (first, second) = (one_line(&file.display().to_string()), location.path.display().to_string());

@@ -49,7 +49,8 @@ fn location_of(address: &str) -> String {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    let line = answer.lines().find(|line| line.to_lowercase().starts_with("location:")).unwrap_or_else(|| panic!("{answer}"));
+    let line =
+        answer.lines().find(|line| line.to_lowercase().starts_with("location:")).unwrap_or_else(|| panic!("{answer}"));
     line.split_once(':').unwrap().1.trim().to_owned()
 }
 

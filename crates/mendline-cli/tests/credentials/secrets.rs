@@ -33,7 +33,8 @@ fn i12_tokens_appear_nowhere() {
     client.result("b", "create_note", &json!({ "key": "b" }));
     let command_line = fs::read_to_string(format!("/proc/{}/cmdline", client.process.id())).unwrap();
     seen.push(command_line);
-    for line in [&["status"][..], &["status", "--json"], &["status", NOTES], &["doctor", NOTES], &["check"], &["logs"]] {
+    for line in [&["status"][..], &["status", "--json"], &["status", NOTES], &["doctor", NOTES], &["check"], &["logs"]]
+    {
         let ended = stage.run(line);
         seen.extend([ended.stdout, ended.stderr]);
     }

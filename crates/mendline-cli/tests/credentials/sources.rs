@@ -49,9 +49,9 @@ fn credential_in_a_changed_file_is_used_without_restart() {
 
 #[test]
 fn credential_of_a_command_is_read_again_after_a_refusal() {
-    let (stage, token) = stage_with_token(|stage| {
-        json!({ "type": "command", "command": [stage.path().join("helper").to_str().unwrap()] })
-    });
+    let (stage, token) = stage_with_token(
+        |stage| json!({ "type": "command", "command": [stage.path().join("helper").to_str().unwrap()] }),
+    );
     let (token_file, helper) = (stage.path().join("token"), stage.path().join("helper"));
     write(&helper, &format!("#!/bin/sh\ncat '{}'\n", token_file.display()), 0o755);
     write(&token_file, &format!("{token}\n"), 0o600);
