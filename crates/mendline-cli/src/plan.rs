@@ -5,6 +5,7 @@
 
 pub(crate) mod credential;
 pub(crate) mod exposure;
+mod headers;
 mod secrets;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ use mendline_config::{self as config, Auth, Name, Owner, Server, expand, is_plai
 use mendline_oauth::LoginUi;
 use mendline_wire::Limits;
 
+pub(crate) use self::headers::check_headers;
+use self::headers::headers;
 use crate::GUARD;
 use crate::bare_command;
 use crate::cli::RunOptions;
@@ -82,6 +85,8 @@ pub(crate) struct Address {
     allow_http: bool,
     /// The source of the credential, as it was written.
     auth: Option<Auth>,
+    /// True if a command line names the URL itself.
+    is_by_url: bool,
     /// True if the `Authorization` header comes from the command line, which overrides `auth` of the entry.
     header_wins: bool,
 }
@@ -127,8 +132,9 @@ impl Plan {
             config::Endpoint::Url { url, headers, connect_timeout, allow_http, auth, .. } => {
                 let (url, headers, auth) = (url.clone(), headers.clone(), auth.clone());
                 let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
+                let (is_hidden, is_by_url, header_wins) = (false, false, false);
                 let address =
-                    Address { url, is_hidden: false, headers, connect_timeout, allow_http, auth, header_wins: false };
+                    Address { url, is_hidden, headers, connect_timeout, allow_http, auth, is_by_url, header_wins };
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Remote(address), limits }
             }
             config::Endpoint::Wrapped { arguments, environment, directory } => {
@@ -263,8 +269,11 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
     // The variables are those that a client would set.
     let own =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
-    let plan = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
+    let mut plan = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
         .map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
+    if let Endpoint::Remote(address) = &mut plan.endpoint {
+        address.is_by_url = false;
+    }
     let mut upstream = plan.upstream;
     upstream.name.clone_from(&server.policies.name);
     if server.owner == Owner::OtherProgram {
@@ -338,7 +347,8 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
         return Err(format!("{flag} is for a login, and the Authorization header is a credential already; remove one"));
     }
     let url = Secret::new(url);
-    let address = Address { url, is_hidden, headers, connect_timeout, allow_http, auth, header_wins: false };
+    let (is_by_url, header_wins) = (true, false);
+    let address = Address { url, is_hidden, headers, connect_timeout, allow_http, auth, is_by_url, header_wins };
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_origin(&target.origin().to_string())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
@@ -382,38 +392,6 @@ impl Address {
     }
 }
 
-/// Checks the form of the headers on the command line, before any other error about the line.
-pub(crate) fn check_headers(line: &Line<'_>) -> Result<(), String> {
-    line.server.header.iter().try_for_each(|header| header_parts(header).map(drop))?;
-    line.server.header_env.iter().try_for_each(|header| header_env_parts(header).map(drop))
-}
-
-fn header_parts(header: &str) -> Result<(&str, &str), String> {
-    let (name, value) = header.split_once(':').unwrap_or_default();
-    let (name, value) = (name.trim(), value.trim());
-    if is_header_name(name) && !value.is_empty() { Ok((name, value)) } else { Err(HEADER_FORM.to_owned()) }
-}
-
-fn header_env_parts(header: &str) -> Result<(&str, &str), String> {
-    let (name, holder) = header.split_once('=').unwrap_or_default();
-    let name = name.trim();
-    if is_header_name(name) && is_variable_name(holder) { Ok((name, holder)) } else { Err(HEADER_ENV_FORM.to_owned()) }
-}
-
-fn headers(line: &Line<'_>, variable: Lookup<'_>) -> Result<Vec<(String, Secret)>, String> {
-    let one = |header: &String| {
-        let (name, value) = header_parts(header)?;
-        let value = expand(value, variable).map_err(|fault| format!("--header: {fault}"))?;
-        Ok((name.to_owned(), Secret::new(value)))
-    };
-    let held = |header: &String| {
-        let (name, holder) = header_env_parts(header)?;
-        let value = held_by("--header-env", holder, variable)?;
-        Ok((name.to_owned(), Secret::new(value.trim().to_owned())))
-    };
-    line.server.header.iter().map(one).chain(line.server.header_env.iter().map(held)).collect()
-}
-
 /// Lookup of the value of a variable.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -430,28 +408,11 @@ fn held_by(flag: &str, name: &str, variable: Lookup<'_>) -> Result<String, Strin
     })
 }
 
-const HEADER_FORM: &str = "--header is written as one word, 'Name: value', with quotes around it
-
-  mendline run --header 'Authorization: Bearer ${TOKEN}' https://mcp.example.com/mcp
-
-What was written is not shown, because it may hold a secret.";
-
-const HEADER_ENV_FORM: &str = "--header-env is written as NAME=VARIABLE, with the name of an environment variable
-
-  mendline run --header-env Authorization=MY_AUTHORIZATION https://mcp.example.com/mcp
-
-What was written is not shown, because it may hold a secret.";
-
 const URL_ENV_FORM: &str = "--url-env takes the name of an environment variable that holds the URL, not the URL
 
   mendline run --url-env MY_URL
 
 What was written is not shown, because it may hold a secret.";
-
-/// Returns whether a text is a valid header name.
-fn is_header_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-}
 
 fn plain(environment: &[(String, Secret)]) -> Vec<(OsString, OsString)> {
     environment.iter().map(|(name, value)| (name.into(), value.expose().into())).collect()

@@ -58,6 +58,10 @@ impl Examination<'_> {
         self.plan.upstream.place.starts_with("https://")
     }
 
+    fn login_argument(&self) -> String {
+        self.address.login_argument(&self.plan.upstream.name)
+    }
+
     async fn run(&self, section: &mut Section) -> Result<(), FailedLayer> {
         let target = match self.address.target().and_then(|target| self.found.add_to(target)) {
             Ok(target) => target,
@@ -213,7 +217,7 @@ impl Examination<'_> {
         if !is_ok {
             return Err(FailedLayer("http"));
         }
-        let step = authorization::examine(&answer, self.address, &self.plan.upstream.name, &self.found);
+        let step = authorization::examine(&answer, self.address, &self.login_argument(), &self.found);
         let is_ok = step.verdict != Verdict::Failed;
         section.add(step);
         if is_ok { Ok(took) } else { Err(FailedLayer("auth")) }
@@ -274,8 +278,7 @@ impl Examination<'_> {
                 Ok(())
             }
             Err(trouble) => {
-                section
-                    .add(handshake_failed(&trouble, self.found.advice(&self.plan.upstream.name)).took(handshake.took));
+                section.add(handshake_failed(&trouble, self.found.advice(&self.login_argument())).took(handshake.took));
                 Err(FailedLayer("handshake"))
             }
         };

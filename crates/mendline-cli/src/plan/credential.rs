@@ -26,6 +26,7 @@ use mendline_oauth::{
 use tokio::sync::OnceCell;
 
 use super::{Address, Endpoint, Plan, exposure, extra_roots};
+use crate::wrap::randomness::is_open_url;
 
 /// The folder in which mcp-remote keeps its tokens, in the home directory.
 const MCP_REMOTE: &str = ".mcp-auth";
@@ -79,6 +80,15 @@ impl Address {
             Some(auth) => auth.clone(),
             None if has_header || self.is_exposed() || state().is_none() => Auth::Off,
             None => Auth::OAuth(Box::default()),
+        }
+    }
+
+    /// Returns the argument of `mendline login` for this server: its name, or its URL if that is not a secret.
+    pub(crate) fn login_argument(&self, name: &str) -> String {
+        match self.is_by_url {
+            true if !self.is_hidden && is_open_url(self.url.expose()) => self.url.expose().to_owned(),
+            true => "URL".to_owned(),
+            false => name.to_owned(),
         }
     }
 
