@@ -56,7 +56,7 @@ pub(crate) struct LoginOptions {
     device: bool,
 
     /// Log in on another machine, which has mendline, over ssh; the browser opens here
-    #[arg(long, value_name = "USER@HOST", conflicts_with_all = ["device", "no_browser", "url_env"])]
+    #[arg(long, value_name = "USER@HOST", conflicts_with_all = ["device", "no_browser", "url_env", "config"])]
     on: Option<String>,
 
     /// Port on this machine that the browser returns to [default: a free one]
@@ -74,7 +74,10 @@ pub(crate) struct LoginOptions {
 /// Runs `mendline login`.
 pub(crate) fn run(options: &LoginOptions) -> ExitCode {
     let ran = match (&options.on, &options.target) {
-        (Some(host), Some(target)) => remote::login(host, target, options.port),
+        (Some(host), Some(target)) => {
+            let words = [options.server.words(), vec!["--".to_owned(), target.clone()]].concat();
+            remote::login(host, &words, options.port)
+        }
         _ => here(options),
     };
     ran.unwrap_or_else(|refusal| {

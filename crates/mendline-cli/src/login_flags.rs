@@ -77,6 +77,24 @@ impl LoginFlags {
         set.into_iter().find(|(_, is_set)| *is_set).map(|(flag, _)| flag)
     }
 
+    /// Returns the flags as words of a command line. `--login` has no meaning for a login.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let port = self.callback_port.map(|port| port.to_string());
+        let flags = [
+            ("--account", &self.account),
+            ("--client-id", &self.client_id),
+            ("--client-secret-env", &self.client_secret_env),
+            ("--client-metadata-url", &self.client_metadata_url),
+            ("--resource", &self.resource),
+            ("--callback-port", &port),
+            ("--callback-host", &self.callback_host),
+            ("--callback-path", &self.callback_path),
+        ];
+        let set = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
+        let scopes = self.scope.iter().map(|scope| ["--scope".to_owned(), scope.clone()]);
+        set.chain(scopes).flatten().collect()
+    }
+
     /// Applies the flags to the written `auth`. `variable` is the lookup of environment variables.
     pub(crate) fn apply(
         &self,

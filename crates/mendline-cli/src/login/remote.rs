@@ -12,8 +12,8 @@ use crate::cli::NEGATIVE;
 use crate::named::Refusal;
 use crate::untrusted_text::one_line;
 
-/// Runs `mendline login` on another machine.
-pub(super) fn login(host: &str, target: &str, port: Option<u16>) -> Result<ExitCode, Refusal> {
+/// Runs `mendline login` with these words on another machine.
+pub(super) fn login(host: &str, words: &[String], port: Option<u16>) -> Result<ExitCode, Refusal> {
     if host.starts_with('-') || host.trim().is_empty() {
         return Err(Refusal::from("--on takes USER@HOST, as ssh does".to_owned()));
     }
@@ -22,7 +22,7 @@ pub(super) fn login(host: &str, target: &str, port: Option<u16>) -> Result<ExitC
         None => free_port().map_err(|error| Refusal::from(format!("there is no free port: {error}")))?,
     };
     let mut child = Command::new("ssh")
-        .args(arguments(host, target, port))
+        .args(arguments(host, words, port))
         .stdin(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -43,10 +43,11 @@ pub(super) fn login(host: &str, target: &str, port: Option<u16>) -> Result<ExitC
     Ok(if code == u8::MAX { ExitCode::from(NEGATIVE) } else { ExitCode::from(code) })
 }
 
-/// Returns the arguments of ssh. The remote shell parses its command, so the target is quoted for it.
-fn arguments(host: &str, target: &str, port: u16) -> Vec<String> {
+/// Returns the arguments of ssh. The remote shell parses its command, so the words are quoted for it.
+fn arguments(host: &str, words: &[String], port: u16) -> Vec<String> {
     let forward = format!("{port}:127.0.0.1:{port}");
-    let command = format!("mendline login --no-browser --port {port} -- {}", quoted(target));
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let command = format!("mendline login --no-browser --port {port} {}", words.join(" "));
     ["-o", "ExitOnForwardFailure=yes", "-L", &forward, "--", host, &command].map(str::to_owned).to_vec()
 }
 
@@ -71,9 +72,9 @@ mod tests {
 
     #[test]
     fn target_is_quoted_for_the_remote_shell() {
-        let words = arguments("me@box", "it's; rm -rf x", 4711);
+        let words = arguments("me@box", &["--".to_owned(), "it's; rm -rf x".to_owned()], 4711);
         assert_eq!(words[3], "4711:127.0.0.1:4711");
-        assert_eq!(words.last().unwrap(), r"mendline login --no-browser --port 4711 -- 'it'\''s; rm -rf x'");
+        assert_eq!(words.last().unwrap(), r"mendline login --no-browser --port 4711 '--' 'it'\''s; rm -rf x'");
     }
 
     #[test]

@@ -35,9 +35,9 @@ pub(crate) struct LoginServer {
 }
 
 impl LoginServer {
-    /// Returns whether a variable names the server.
-    pub(crate) fn is_in_variable(&self) -> bool {
-        self.url_env.is_some()
+    /// Returns the flags of the login as words of a command line.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.login.words()
     }
 
     /// Returns the plan of the server with this URL or name.

@@ -183,3 +183,31 @@ fn callback_of_another_page_does_not_end_a_login() {
     let ended = finish(login);
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
+
+#[test]
+fn login_on_another_machine_opens_the_browser_here() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new();
+    // A program in place of ssh: it runs the command as the remote shell would.
+    let bin = stage.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let there = stage.path().join("there");
+    let ssh = format!(
+        "#!/bin/sh\necho \"$@\" > '{}'\nfor command in \"$@\"; do :; done\nexport MENDLINE_STATE_DIR='{}'\nunset BROWSER\nexec sh -c \"$command\"\n",
+        stage.path().join("words").display(),
+        there.display(),
+    );
+    std::fs::write(bin.join("ssh"), ssh).unwrap();
+    std::fs::set_permissions(bin.join("ssh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(crate::client::MENDLINE, bin.join("mendline")).unwrap();
+    let mut command = stage.command(&["login", "--on", "me@box", NOTES]);
+    command.env("PATH", format!("{}:/usr/bin:/bin", bin.display())).env("BROWSER", &stage.browser.program);
+    let login = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    stage.browser.follow(0);
+    let ended = finish(login);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let words = std::fs::read_to_string(stage.path().join("words")).unwrap();
+    assert!(words.contains("-L ") && words.contains("-- me@box mendline login --no-browser"), "{words}");
+    assert!(there.join("credentials").exists(), "the login belongs to the other machine");
+    assert_eq!(stage.run(&["token", NOTES]).code, Some(6), "and not to this one");
+}
