@@ -3,7 +3,7 @@
 //! A server that requires a login says so in `WWW-Authenticate`. This module reads the parts of it that tell a person
 //! what to do, and uses the credential that the source of the server gives.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mendline::credential::{Credential, Occasion};
 use mendline::decisions::config::CredentialKind;
@@ -13,7 +13,7 @@ use mendline::transport::http::{Challenge, Target};
 
 use super::step::Step;
 use crate::plan::{Address, Plan};
-use crate::status::logins;
+use crate::status::logins::Login;
 use crate::untrusted_text::one_line;
 
 const LAYER: &str = "auth";
@@ -47,11 +47,11 @@ impl FoundCredential {
             let secrets: Vec<_> = credential.headers.iter().map(|(_, value)| value.clone()).collect();
             redactor.learn(&secrets);
         }
-        if kind == CredentialKind::Login {
-            let origin = address.target().map(|target| target.origin().to_string()).unwrap_or_default();
-            let stored = logins::stored().unwrap_or_default();
-            let login = stored.iter().find(|login| login.server == origin);
-            found.login = login.map(|login| one_line(&login.words()));
+        if kind == CredentialKind::Login
+            && let Ok((oauth, settings)) = address.login(&plan.upstream.name, redactor)
+        {
+            let info = mendline_oauth::login_of(oauth.store(), &settings).ok().flatten();
+            found.login = info.map(|info| one_line(&Login::of(&info, SystemTime::now()).words()));
         }
         found
     }
@@ -77,20 +77,49 @@ impl FoundCredential {
     }
 }
 
+/// Finds out where a person logs in, after a refusal. `None` if the server has no login, or has a valid one.
+pub(crate) async fn discover(
+    answer: &Response,
+    address: &Address,
+    name: &str,
+    found: &FoundCredential,
+    limit: Duration,
+) -> Option<Result<String, String>> {
+    if answer.status != 401 || found.kind != CredentialKind::Login || found.credential.is_some() {
+        return None;
+    }
+    let challenges: Vec<Challenge> = answer.challenges().iter().flat_map(|text| Challenge::parse(text)).collect();
+    let (oauth, settings) = address.login(name, Redactor::default()).ok()?;
+    let discovered =
+        tokio::time::timeout(limit, mendline_oauth::discover(&oauth, &settings, &challenges)).await.ok()?;
+    Some(match discovered {
+        Ok(discovered) => Ok(format!("the login is at {}", one_line(&discovered.provider.issuer))),
+        Err(error) => Err(one_line(&error.to_string())),
+    })
+}
+
 /// Judges the authorization by a response.
-pub(crate) fn examine(answer: &Response, address: &Address, name: &str, found: &FoundCredential) -> Step {
+pub(crate) fn examine(
+    answer: &Response,
+    address: &Address,
+    name: &str,
+    found: &FoundCredential,
+    discovered: Option<Result<String, String>>,
+) -> Step {
     let has_header = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
     let has_credential = has_header || found.credential.is_some();
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
         401 | 403 if found.kind != CredentialKind::Fixed => {
-            let step = refused(answer, has_credential, &names);
-            let step = found.why.iter().fold(step, |step, why| step.details([format!("the credential: {why}")]));
-            found
-                .login
-                .iter()
-                .fold(step, |step, login| step.details([format!("the login: {login}")]))
-                .advice(found.advice(name))
+            let mut step = refused(answer, has_credential, &names);
+            step = step.details(found.why.iter().map(|why| format!("the credential: {why}")));
+            step = step.details(found.login.iter().map(|login| format!("the login: {login}")));
+            match discovered {
+                // A login cannot be made, for this reason.
+                Some(Err(why)) => step.details([format!("no login is possible: {why}")]).advice(why),
+                Some(Ok(place)) => step.details([place]).advice(found.advice(name)),
+                None => step.advice(found.advice(name)),
+            }
         }
         401 | 403 => refused(answer, has_credential, &names),
         300..=399 => Step::skipped(LAYER, "not known: every request is redirected"),

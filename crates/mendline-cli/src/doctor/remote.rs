@@ -217,7 +217,9 @@ impl Examination<'_> {
         if !is_ok {
             return Err(FailedLayer("http"));
         }
-        let step = authorization::examine(&answer, self.address, &self.login_argument(), &self.found);
+        let (name, found) = (&self.plan.upstream.name, &self.found);
+        let discovered = authorization::discover(&answer, self.address, name, found, self.limit).await;
+        let step = authorization::examine(&answer, self.address, &self.login_argument(), found, discovered);
         let is_ok = step.verdict != Verdict::Failed;
         section.add(step);
         if is_ok { Ok(took) } else { Err(FailedLayer("auth")) }

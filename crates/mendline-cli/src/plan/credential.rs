@@ -4,7 +4,6 @@
 //! server refuses nothing, its requests carry no credential and no other address is contacted.
 
 use std::ffi::OsString;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,10 +14,10 @@ use mendline::observe::redact::Redactor;
 use mendline::os::directories;
 use mendline::state::state_directory;
 use mendline::transport::child::ChildCommand;
-use mendline::transport::http::fetch::{AddressPolicy, Fetcher};
-use mendline::transport::http::{ProxyRules, Target};
+use mendline::transport::http::ProxyRules;
+use mendline::transport::http::fetch::Fetcher;
 use mendline_config::{Auth, ClientAuthMethod, ClientProof, CredentialHeader, LoginStart, Resource};
-use mendline_oauth::http::{HttpClient, HttpFuture, Request};
+use mendline_oauth::http::{HttpClient, HttpFuture, Request, address_policy};
 use mendline_oauth::settings::{Algorithm, AuthMethod, Bearer, Redirect, RedirectHost, ResourceSetting};
 use mendline_oauth::{
     ClientCredentialsSettings, ClientCredentialsSource, LoginUi, OAuth, OAuthSource, Settings, Store, settings,
@@ -264,10 +263,7 @@ fn state() -> Option<PathBuf> {
 pub(crate) fn oauth_for(server: &str, allow_private: bool, redactor: Redactor) -> Result<OAuth, String> {
     let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
     let fetcher = Fetcher::new().proxies(rules).tls(extra_roots()?);
-    let target = Target::parse(server).map_err(|fault| fault.to_string())?;
-    let origin = target.origin().to_string();
-    let authority = origin.split_once("://").map_or(origin.as_str(), |(_, authority)| authority).to_owned();
-    let client = ProviderClient { fetcher, authority, allow_private, chosen: OnceCell::new() };
+    let client = ProviderClient { fetcher, server: server.to_owned(), allow_private, chosen: OnceCell::new() };
     Ok(OAuth::new(Arc::new(client), store()?).redactor(redactor))
 }
 
@@ -275,8 +271,8 @@ pub(crate) fn oauth_for(server: &str, allow_private: bool, redactor: Redactor) -
 /// server itself has one.
 struct ProviderClient {
     fetcher: Fetcher,
-    /// Host and perhaps port of the server.
-    authority: String,
+    /// The URL of the server.
+    server: String,
     allow_private: bool,
     /// The fetcher with its policy, which the first request chooses.
     chosen: OnceCell<Fetcher>,
@@ -284,47 +280,13 @@ struct ProviderClient {
 
 impl ProviderClient {
     async fn choose(&self) -> Fetcher {
-        let is_private = self.allow_private || is_private_host(&self.authority).await;
-        let policy = if is_private { AddressPolicy::Any } else { AddressPolicy::Public };
-        self.fetcher.clone().addresses(policy)
+        self.fetcher.clone().addresses(address_policy(&self.server, self.allow_private).await)
     }
 }
 
 impl HttpClient for ProviderClient {
     fn send(&self, request: Request) -> HttpFuture<'_> {
         Box::pin(async move { self.chosen.get_or_init(|| self.choose()).await.send(request).await })
-    }
-}
-
-/// Returns whether a host has a private address. A name without an address is public, which is stricter.
-async fn is_private_host(authority: &str) -> bool {
-    let host = exposure::host(authority);
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return is_private(address);
-    }
-    match tokio::net::lookup_host((host, 443)).await {
-        Ok(addresses) => addresses.into_iter().any(|address| is_private(address.ip())),
-        Err(_) => false,
-    }
-}
-
-/// Returns whether an address is on this machine, or in a network that is not part of the Internet.
-fn is_private(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            let [first, second, ..] = address.octets();
-            address.is_private()
-                || address.is_loopback()
-                || address.is_link_local()
-                || address.is_unspecified()
-                || (first == 100 && (64..128).contains(&second))
-        }
-        IpAddr::V6(address) => {
-            address.is_loopback()
-                || address.is_unspecified()
-                || address.is_unique_local()
-                || address.is_unicast_link_local()
-        }
     }
 }
 
@@ -364,30 +326,5 @@ fn method(method: ClientAuthMethod) -> AuthMethod {
         ClientAuthMethod::None => AuthMethod::None,
         ClientAuthMethod::Basic => AuthMethod::ClientSecretBasic,
         ClientAuthMethod::Post => AuthMethod::ClientSecretPost,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn private_addresses_are_told_from_public_ones() {
-        for private in [
-            "127.0.0.1",
-            "10.0.0.1",
-            "192.168.1.1",
-            "100.64.0.1",
-            "169.254.1.1",
-            "::1",
-            "fd00::1",
-            "fe80::1",
-            "::ffff:10.0.0.1",
-        ] {
-            assert!(is_private(private.parse().unwrap()), "{private}");
-        }
-        for public in ["1.1.1.1", "100.63.0.1", "172.32.0.1", "2606:4700::1111"] {
-            assert!(!is_private(public.parse().unwrap()), "{public}");
-        }
     }
 }

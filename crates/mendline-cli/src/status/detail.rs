@@ -48,6 +48,9 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
         let counts = format!("{} renewed, {} failed", credential.renewals, credential.failures);
         line("credential", format!("{}, {counts}{why}", credential.state))?;
     }
+    if row.fruitless_today > 0 {
+        line("", format!("{} requests about its login were fruitless today, of at most 300", row.fruitless_today))?;
+    }
     let connection = &server.connection;
     let took = connection.took_ms.map(|took| format!("; the last took {}", span_ms(took))).unwrap_or_default();
     line(

@@ -30,7 +30,7 @@ pub(crate) struct Login {
 }
 
 impl Login {
-    fn of(info: &LoginInfo, now: SystemTime) -> Login {
+    pub(crate) fn of(info: &LoginInfo, now: SystemTime) -> Login {
         let origin = Target::parse(&info.server).map(|target| target.origin().to_string());
         let left = |time: SystemTime| time.duration_since(now).unwrap_or(Duration::ZERO);
         Login {
@@ -69,6 +69,11 @@ pub(crate) fn stored() -> Result<Vec<Login>, String> {
     let now = SystemTime::now();
     let logins = store.logins().map_err(|error| error.to_string())?;
     Ok(logins.iter().map(|info| Login::of(info, now)).collect())
+}
+
+/// Returns the number of requests about the login to an origin that were fruitless today, over all processes.
+pub(crate) fn fruitless_today(origin: &str) -> u32 {
+    credential::store().map_or(0, |store| store.fruitless_today(origin))
 }
 
 #[cfg(test)]

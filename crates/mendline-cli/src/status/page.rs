@@ -308,7 +308,7 @@ mod tests {
         let memory = Memory { bytes: 45 << 20, processes: 3 };
         let client = Some(ClientInfo { name: "claude-code".to_owned(), version: "2.1".to_owned() });
         let process = ProcessInfo { pid: 4_700, mendline: "0.1.0".to_owned(), client, ..ProcessInfo::default() };
-        Row { id: name.to_owned(), process, server, child_memory: Some(memory), login: None }
+        Row { id: name.to_owned(), process, server, child_memory: Some(memory), login: None, fruitless_today: 0 }
     }
 
     fn lost() -> Row {

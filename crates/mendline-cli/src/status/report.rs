@@ -10,7 +10,7 @@ use mendline::control::words::Severity;
 use mendline::control::{ProcessStatus, QueryError};
 use serde::Serialize;
 
-use super::logins::Login;
+use super::logins::{Login, fruitless_today};
 use super::memory::Memory;
 use crate::target::ServerSelector;
 
@@ -48,6 +48,8 @@ pub(crate) struct Row {
     pub(crate) child_memory: Option<Memory>,
     /// Its login, if exactly one is stored for its origin.
     pub(crate) login: Option<Login>,
+    /// Requests about its login that were fruitless today, over all processes.
+    pub(crate) fruitless_today: u32,
 }
 
 /// A process that does not answer.
@@ -114,7 +116,14 @@ impl Report {
                     for server in snapshot.servers {
                         let id = server.name.clone();
                         let process = snapshot.process.clone();
-                        report.servers.push(Row { id, process, server, child_memory: None, login: None });
+                        report.servers.push(Row {
+                            id,
+                            process,
+                            server,
+                            child_memory: None,
+                            login: None,
+                            fruitless_today: 0,
+                        });
                     }
                 }
                 Err(silence) => {
@@ -158,6 +167,9 @@ impl Report {
     pub(crate) fn add_logins(&mut self, logins: Vec<Login>) {
         for row in &mut self.servers {
             let mut its = logins.iter().filter(|login| login.server == row.server.target);
+            if row.server.credential.is_some() {
+                row.fruitless_today = fruitless_today(&row.server.target);
+            }
             row.login = its.next().filter(|_| its.next().is_none() && row.server.credential.is_some()).cloned();
         }
         self.logins = logins;
