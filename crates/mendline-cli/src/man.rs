@@ -72,6 +72,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
         "NODE_EXTRA_CA_CERTS",
         "a file with certificates that are trusted besides the system's: of authorities, or of a server itself",
     ),
+    ("BROWSER", "the program that opens the page of a login; %s is the address"),
     ("NO_COLOR", "set to anything: no colours"),
 ];
 
