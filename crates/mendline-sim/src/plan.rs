@@ -13,7 +13,8 @@ use std::fmt;
 use std::time::Duration;
 
 use mendline_core::config::{
-    AutoReconnect, Breaker, Catalogue, CredentialKind, Dialect, KeepAlive, OnError, OpenFor, RateLimit, Startup, ToolPolicy, Transport,
+    AutoReconnect, Breaker, Catalogue, CredentialKind, Dialect, KeepAlive, OnError, OpenFor, RateLimit, Startup,
+    ToolPolicy, Transport,
 };
 use mendline_core::policy::effect::Effect;
 use mendline_core::{Config, Lifetime, Moment, UpstreamConfig};
@@ -246,7 +247,14 @@ impl Plan {
                 }),
             );
         }
-        choose_credentials(&mut config, &over_http, faulty_upstreams, &mut scheduled_faults, fault_phase, &mut rng.fork(CREDENTIALS));
+        choose_credentials(
+            &mut config,
+            &over_http,
+            faulty_upstreams,
+            &mut scheduled_faults,
+            fault_phase,
+            &mut rng.fork(CREDENTIALS),
+        );
         let mut last = rng.fork(8);
         for (index, pair) in pairs.iter_mut().enumerate() {
             if let Some(site) = &mut pair.host.site {

@@ -1,14 +1,16 @@
 //! A home directory, a protected MCP server, its authorization server, and commands in that home.
 
 use std::fs;
+use std::future::pending;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Once, OnceLock};
+use std::thread;
 
 use mendline_faults::{Answers, AuthorizationServer, AuthorizationSettings, Era, Server, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::browser::Browser;
 use crate::client::{Client, MENDLINE, SOON, eventually};
@@ -147,8 +149,13 @@ pub(crate) fn finish(mut process: Child) -> Ended {
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// The runtime of the servers.
-pub(crate) fn runtime() -> &'static Runtime {
+/// Returns the runtime of the servers, which a thread of its own drives.
+fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap())
+    static DRIVEN: Once = Once::new();
+    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
+    DRIVEN.call_once(|| {
+        thread::spawn(|| runtime.block_on(pending::<()>()));
+    });
+    runtime.handle()
 }
