@@ -48,7 +48,7 @@ pub(crate) const EXIT_CODES: [(&str, &str); 7] = [
 ];
 
 /// The environment variables.
-pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 10] = [
     ("MENDLINE_CONFIG", "the configuration file, if --config is not given"),
     (
         "MENDLINE_LOG",

@@ -191,7 +191,8 @@ impl Address {
             Auth::Off => return Ok(None),
             Auth::Variable { name, header } => {
                 let value = std::env::var(&name).ok().map(Secret::new);
-                Box::new(VariableSource::new(&name, value.as_ref(), &form(&header)?))
+                let source = VariableSource::new(&name, value.as_ref(), &form(&header)?);
+                Box::new(source.map_err(|fault| format!("the variable {name} cannot be used: {fault}"))?)
             }
             Auth::File { path, header } => Box::new(FileSource::new(path, form(&header)?)),
             Auth::Command { command, timeout, header } => {

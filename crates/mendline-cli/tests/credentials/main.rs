@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod browser;
+#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../client/mod.rs"]
 mod client;
 mod logins;

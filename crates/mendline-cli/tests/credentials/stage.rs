@@ -85,7 +85,9 @@ impl Stage {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(MENDLINE);
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
-        HIDDEN.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in HIDDEN {
+            command.env_remove(name);
+        }
         command.env("HOME", self.path()).env("XDG_CONFIG_HOME", self.path()).env("RUST_BACKTRACE", "0");
         command.env("MENDLINE_STATE_DIR", self.path().join("state"));
         command.env("MENDLINE_RUNTIME_DIR", self.path().join("run"));
