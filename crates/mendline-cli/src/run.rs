@@ -6,6 +6,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mendline::builder::ControlSocket;
 use mendline::catalogue::CatalogueFile;
@@ -30,6 +31,9 @@ use crate::untrusted_text::one_line;
 
 /// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
+
+/// Time for which the end waits for the renewal of a login: a token that the provider has replaced would be lost.
+pub(crate) const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs until the client disconnects or a signal stops it.
 pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
@@ -142,7 +146,9 @@ impl Bridge {
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }
-        running.ended().await
+        let ended = running.ended().await;
+        mendline_oauth::finish_renewals(RENEWAL_TIMEOUT).await;
+        ended
     }
 }
 

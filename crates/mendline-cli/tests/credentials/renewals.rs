@@ -43,6 +43,9 @@ fn login_survives_a_restart_and_many_expiries() {
             assert_eq!(result["content"][0]["text"], format!("wrote {key}"), "{result}");
             stage.authorization.counts().refreshes > before
         });
+        // A renewal may be under way; its token must not be lost.
+        client.stdin = None;
+        assert_eq!(client.exit_code(SOON), Some(0));
     }
     let counts = stage.authorization.counts();
     assert_eq!((counts.logins, counts.reuses), (1, 0), "{counts:?}");

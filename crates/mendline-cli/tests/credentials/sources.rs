@@ -59,9 +59,12 @@ fn credential_of_a_command_is_read_again_after_a_refusal() {
     client.initialize();
     let result = client.result("a", "create_note", &json!({ "key": "a" }));
     assert_eq!(result["content"][0]["text"], "wrote a", "{result}");
-    // The token is renewed by somebody else, and the old one is refused.
+    // The token is renewed by another program, and the old one is refused.
     stage.authorization.expire_access_tokens();
-    let renewed = stage.run(&["token", &stage.server.url()]);
+    let url = stage.server.url();
+    let called = stage.run(&["call", &url, "create_note", "--arg", "key=other"]);
+    assert_eq!(called.code, Some(0), "{called:?}");
+    let renewed = stage.run(&["token", &url]);
     assert_eq!(renewed.code, Some(0), "{renewed:?}");
     write(&token_file, &renewed.stdout, 0o600);
     let result = client.result("b", "create_note", &json!({ "key": "b" }));
