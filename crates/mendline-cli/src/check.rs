@@ -125,6 +125,9 @@ fn reached(plan: &Plan) -> String {
             if !names.is_empty() {
                 let _ = write!(words, ", headers {}", names.join(", "));
             }
+            if let Some(source) = address.source_words() {
+                let _ = write!(words, ", {source}");
+            }
             words
         }
     }

@@ -15,11 +15,14 @@ use crate::demo::DemoOptions;
 use crate::demo_server::DemoServerOptions;
 use crate::doctor::DoctorOptions;
 use crate::log_files::LogFileOptions;
+use crate::login::LoginOptions;
+use crate::logout::LogoutOptions;
 use crate::logs::LogsOptions;
 use crate::man::ManOptions;
 use crate::policy_flags::PolicyFlags;
 use crate::server_flags::{Line, ServerFlags};
 use crate::status::StatusOptions;
+use crate::token::TokenOptions;
 use crate::tools::ToolsOptions;
 use crate::wrap::clients::Scope;
 
@@ -57,6 +60,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one MCP server behind a connection that repairs itself
     Run(Box<RunOptions>),
+    /// Log in to a server at a URL
+    Login(Box<LoginOptions>),
+    /// End a login: revoke its tokens and delete them
+    Logout(Box<LogoutOptions>),
+    /// Print a fresh access token of a server, for other programs
+    Token(Box<TokenOptions>),
     /// Show the state and the calls of every server of every running Mendline
     Status(StatusOptions),
     /// Make a running Mendline reconnect to its server; clients stay connected

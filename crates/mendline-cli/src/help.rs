@@ -18,7 +18,7 @@ use crate::style::{Style, width};
 
 /// Groups of commands, by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Connect", &["run", "serve", "login", "logout"]),
+    ("Connect", &["run", "serve", "login", "logout", "token"]),
     ("Inspect", &["status", "logs", "doctor", "tools"]),
     ("Control", &["call", "reconnect", "isolate", "resume"]),
     ("Set up", &["wrap", "unwrap", "check", "schema", "completions", "man"]),
@@ -39,7 +39,7 @@ const FIRST_STEPS: [(&str, &str); 5] = [
 
 /// Arguments that `--help` shows, of the commands with many options, each with a shorter text if there is one.
 /// `--help-all` shows the others, too.
-const COMMON: [(&str, &[(&str, &str)]); 4] = [
+const COMMON: [(&str, &[(&str, &str)]); 7] = [
     (
         "run",
         &[
@@ -62,6 +62,24 @@ const COMMON: [(&str, &[(&str, &str)]); 4] = [
             ("help_all", ""),
         ],
     ),
+    (
+        "login",
+        &[
+            ("target", ""),
+            ("no_browser", ""),
+            ("device", ""),
+            ("on", ""),
+            ("port", ""),
+            ("timeout", ""),
+            ("account", ""),
+            ("client_id", ""),
+            ("scope", ""),
+            ("config", ""),
+            ("help_all", ""),
+        ],
+    ),
+    ("logout", &[("target", ""), ("all", ""), ("account", ""), ("config", ""), ("help_all", "")]),
+    ("token", &[("target", ""), ("header", ""), ("json", ""), ("account", ""), ("config", ""), ("help_all", "")]),
     (
         "doctor",
         &[

@@ -21,6 +21,9 @@ mod interrupt;
 mod invocation;
 mod json_text;
 mod log_files;
+mod login;
+mod login_flags;
+mod logout;
 mod logs;
 mod man;
 mod mcp_client;
@@ -37,6 +40,7 @@ mod server_flags;
 mod status;
 mod style;
 mod target;
+mod token;
 mod tools;
 mod untrusted_text;
 mod watch;
@@ -63,6 +67,9 @@ fn main() -> ExitCode {
 fn run_command(command: Command) -> ExitCode {
     match command {
         Command::Run(options) => run::run(options),
+        Command::Login(options) => login::run(&options),
+        Command::Logout(options) => logout::run(&options),
+        Command::Token(options) => token::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Reconnect(options) => control::reconnect(&options),
         Command::Isolate(options) => control::isolate(&options),

@@ -48,7 +48,7 @@ pub(crate) const EXIT_CODES: [(&str, &str); 7] = [
 ];
 
 /// The environment variables.
-pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 10] = [
     ("MENDLINE_CONFIG", "the configuration file, if --config is not given"),
     (
         "MENDLINE_LOG",
@@ -72,6 +72,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
         "NODE_EXTRA_CA_CERTS",
         "a file with certificates that are trusted besides the system's: of authorities, or of a server itself",
     ),
+    ("BROWSER", "the program that opens the page of a login; %s is the address"),
     ("NO_COLOR", "set to anything: no colours"),
 ];
 

@@ -30,6 +30,7 @@ pub(crate) use self::event_observer::{EventObserver, Observed};
 pub(crate) use self::handshake::{Era, ServerInfo};
 use self::handshake::{discovered, server_info};
 use crate::plan::{Endpoint, Plan};
+use crate::run::RENEWAL_TIMEOUT;
 
 /// The newest revision of each era.
 const LEGACY: &str = "2025-11-25";
@@ -75,7 +76,7 @@ impl McpClient {
             plan.upstream.timeouts.recovery = CRASHES;
         }
         let (frontend, channel) = channel(&plan.limits);
-        let (builder, server) = plan.builder(redactor.clone())?;
+        let (builder, server) = plan.builder(redactor.clone(), None)?;
         let events = EventObserver::default();
         let engine = builder.observer(events.clone()).observer(observer).start([(server.id, frontend)]);
         Ok(McpClient { channel, engine, events, last_id: 0, era: Era::Legacy, is_pending: false, redactor })
@@ -280,6 +281,7 @@ impl McpClient {
         if timeout(time_limit, engine.ended()).await.is_err() {
             engine.abort().await;
         }
+        mendline_oauth::finish_renewals(RENEWAL_TIMEOUT).await;
     }
 
     async fn send(&mut self, message: String) -> Result<(), RequestError> {

@@ -2,7 +2,7 @@
 //!
 //! The state and the stable name of its reason decide, never the text of the reason.
 
-use mendline::control::snapshot::{BreakerState, Server, StateKind};
+use mendline::control::snapshot::{BreakerState, CredentialKind, Server, StateKind};
 
 /// Time after which a start is slow.
 const SLOW_START_MS: u64 = 10_000;
@@ -11,9 +11,15 @@ const SLOW_START_MS: u64 = 10_000;
 pub(crate) fn next_step(id: &str, server: &Server) -> Option<String> {
     let name = &server.name;
     match server.state.kind {
-        StateKind::NeedsLogin => Some(format!(
-            "renew the credential of its entry (`mendline doctor {name}` shows what is missing), then restart the client"
-        )),
+        StateKind::NeedsLogin => Some(match server.credential.as_ref().map(|credential| credential.kind) {
+            Some(CredentialKind::Login) => format!("log in: `mendline login {name}`; the client stays connected"),
+            Some(CredentialKind::Source) => {
+                format!("renew the credential at its source (`mendline doctor {name}` shows what is missing)")
+            }
+            None => format!(
+                "renew the credential of its entry (`mendline doctor {name}` shows what is missing), then restart the client"
+            ),
+        }),
         StateKind::Parked => Some(repair(id, server)),
         StateKind::Reconnecting => Some(match cause(server) {
             Cause::Entry | Cause::Directory | Cause::Certificate => repair(id, server),
@@ -100,7 +106,7 @@ fn repair(id: &str, server: &Server) -> String {
 #[cfg(test)]
 mod tests {
     use mendline::control::snapshot::{
-        Breaker, Calls, Connection, Latency, Limit, Lists, State, ToolBreaker, TransportKind,
+        Breaker, Calls, Connection, Credential, Latency, Limit, Lists, State, ToolBreaker, TransportKind,
     };
 
     use super::*;
@@ -132,6 +138,7 @@ mod tests {
             latency: Latency::default(),
             connection: Connection::default(),
             last_error: None,
+            credential: None,
         }
     }
 
@@ -148,6 +155,16 @@ mod tests {
                 assert!(step.contains("or correct the entry") && step.contains("`mendline doctor notes`"), "{step}");
             }
         }
+    }
+
+    #[test]
+    fn missing_login_is_made_by_the_login_command() {
+        let mut server = server(StateKind::NeedsLogin, Some("no_login"));
+        let state = "refused".to_owned();
+        let kind = CredentialKind::Login;
+        server.credential = Some(Credential { kind, state, renewals: 0, failures: 1, why: None });
+        let step = next_step("notes#7", &server).unwrap();
+        assert!(step.contains("`mendline login notes`") && !step.contains("restart"), "{step}");
     }
 
     #[test]

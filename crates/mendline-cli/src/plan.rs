@@ -3,11 +3,14 @@
 //! Flags override an entry of the configuration file. An entry that already runs `mendline run …` is read as that
 //! command line and not run, because one Mendline around another would repeat every recovery.
 
+pub(crate) mod credential;
 pub(crate) mod exposure;
+mod headers;
 mod secrets;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
@@ -22,9 +25,12 @@ use mendline::transport;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::guard::Guard;
 use mendline::transport::http::{ProxyRules, Target, TlsOptions, UrlFault};
-use mendline_config::{self as config, Name, Owner, Server, expand, is_plain_variable_name, is_variable_name};
+use mendline_config::{self as config, Auth, Name, Owner, Server, expand, is_plain_variable_name, is_variable_name};
+use mendline_oauth::LoginUi;
 use mendline_wire::Limits;
 
+pub(crate) use self::headers::check_headers;
+use self::headers::headers;
 use crate::GUARD;
 use crate::bare_command;
 use crate::cli::RunOptions;
@@ -77,6 +83,12 @@ pub(crate) struct Address {
     connect_timeout: Option<Duration>,
     /// True if credentials may go to another machine unencrypted.
     allow_http: bool,
+    /// The source of the credential, as it was written.
+    auth: Option<Auth>,
+    /// True if a command line names the URL itself.
+    is_by_url: bool,
+    /// True if the `Authorization` header comes from the command line, which overrides `auth` of the entry.
+    header_wins: bool,
 }
 
 impl Plan {
@@ -100,6 +112,7 @@ impl Plan {
             (None, None) => child(line)?,
         };
         plan.apply_policies(line)?;
+        plan.set_credential_kind();
         Ok(plan)
     }
 
@@ -116,10 +129,12 @@ impl Plan {
                 command.directory.clone_from(directory);
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Child(command), limits }
             }
-            config::Endpoint::Url { url, headers, connect_timeout, allow_http, .. } => {
-                let (url, headers) = (url.clone(), headers.clone());
+            config::Endpoint::Url { url, headers, connect_timeout, allow_http, auth, .. } => {
+                let (url, headers, auth) = (url.clone(), headers.clone(), auth.clone());
                 let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
-                let address = Address { url, is_hidden: false, headers, connect_timeout, allow_http };
+                let (is_hidden, is_by_url, header_wins) = (false, false, false);
+                let address =
+                    Address { url, is_hidden, headers, connect_timeout, allow_http, auth, is_by_url, header_wins };
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Remote(address), limits }
             }
             config::Endpoint::Wrapped { arguments, environment, directory } => {
@@ -139,13 +154,23 @@ impl Plan {
             // Settings of this machine may be invalid, too; that is reported before anything starts.
             address.target()?;
         }
+        plan.set_credential_kind();
         Ok(plan)
     }
 
     /// Returns a builder with this server and the guard of this program.
-    pub(crate) fn builder(self, redactor: Redactor) -> Result<(Builder, ServerHandle), String> {
+    /// With `person`, a login may open the browser by itself.
+    pub(crate) fn builder(
+        self,
+        redactor: Redactor,
+        person: Option<Arc<dyn LoginUi>>,
+    ) -> Result<(Builder, ServerHandle), String> {
+        let source = self.credential_source(redactor.clone(), person)?;
         let mut builder = Builder::new(self.limits);
         let server = builder.server(self.upstream, self.endpoint.open()?);
+        if let Some(source) = source {
+            builder.credential(server.id, source);
+        }
         builder.redactor(redactor);
         builder.guard(|| Guard::start(OWN_PROGRAM, vec![GUARD.into()]));
         Ok((builder, server))
@@ -167,7 +192,13 @@ impl Plan {
             }
             Endpoint::Remote(address) => {
                 let identity = Identity::remote(address.url.expose());
-                address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value))
+                let identity =
+                    address.headers.iter().fold(identity, |identity, (name, value)| identity.with(name, value));
+                match &address.auth {
+                    // Its text has no secrets.
+                    Some(auth) => identity.with("auth", &Secret::new(format!("{auth:?}"))),
+                    None => identity,
+                }
             }
         }
     }
@@ -175,10 +206,11 @@ impl Plan {
     /// Applies the command line over the entry.
     fn overrule(&mut self, line: &Line<'_>) -> Result<(), String> {
         match &mut self.endpoint {
-            Endpoint::Child(_) if has_headers(line) => return Err(NO_HEADERS.to_owned()),
-            Endpoint::Child(_) => {}
+            Endpoint::Child(_) => refuse_url_flags(line)?,
             Endpoint::Remote(address) => {
+                address.auth = line.server.login.apply(address.auth.take(), &variable)?;
                 for (name, value) in headers(line, &variable)? {
+                    address.header_wins |= name.eq_ignore_ascii_case("authorization");
                     address.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(&name));
                     address.headers.push((name, value));
                 }
@@ -237,8 +269,11 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
     // The variables are those that a client would set.
     let own =
         |name: &str| environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose().to_owned());
-    let plan = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
+    let mut plan = Plan::of_line(&options.line(), &|name| own(name).or_else(|| variable(name)))
         .map_err(|why| format!("`{}`: {why}", one_line(&server.name)))?;
+    if let Endpoint::Remote(address) = &mut plan.endpoint {
+        address.is_by_url = false;
+    }
     let mut upstream = plan.upstream;
     upstream.name.clone_from(&server.policies.name);
     if server.owner == Owner::OtherProgram {
@@ -262,8 +297,17 @@ struct Wrapped {
     options: RunOptions,
 }
 
-fn has_headers(line: &Line<'_>) -> bool {
-    !line.server.header.is_empty() || !line.server.header_env.is_empty()
+/// Rejects flags that only a server at a URL has.
+fn refuse_url_flags(line: &Line<'_>) -> Result<(), String> {
+    if !line.server.header.is_empty() || !line.server.header_env.is_empty() {
+        return Err(NO_HEADERS.to_owned());
+    }
+    match line.server.login.first() {
+        Some(flag) => {
+            Err(format!("{flag} is for servers at a URL; a command gets its secrets through its environment"))
+        }
+        None => Ok(()),
+    }
 }
 
 const NO_HEADERS: &str = "--header is for servers at a URL; a command gets its secrets through its environment";
@@ -274,9 +318,7 @@ fn child(line: &Line<'_>) -> Result<Plan, String> {
     };
     // A header without quotes puts its value in the place of the command.
     check_headers(line)?;
-    if has_headers(line) {
-        return Err(NO_HEADERS.to_owned());
-    }
+    refuse_url_flags(line)?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_command(program, arguments)).to_string();
     let upstream = UpstreamConfig::child(name, program.to_string_lossy());
     let command = ChildCommand::new(program.clone(), arguments.to_vec());
@@ -300,11 +342,21 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
     }
     let (headers, connect_timeout) = (headers(line, variable)?, line.server.connect_timeout);
     let (is_hidden, allow_http) = (url != written, line.server.allow_http);
-    let address = Address { url: Secret::new(url), is_hidden, headers, connect_timeout, allow_http };
+    let auth = line.server.login.apply(None, variable)?;
+    if let Some(flag) = line.server.login.first().filter(|_| has_authorization(&headers)) {
+        return Err(format!("{flag} is for a login, and the Authorization header is a credential already; remove one"));
+    }
+    let url = Secret::new(url);
+    let (is_by_url, header_wins) = (true, false);
+    let address = Address { url, is_hidden, headers, connect_timeout, allow_http, auth, is_by_url, header_wins };
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_origin(&target.origin().to_string())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
     Ok(Plan { upstream, endpoint: Endpoint::Remote(address), limits: Limits::default() })
+}
+
+fn has_authorization(headers: &[(String, Secret)]) -> bool {
+    headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
 }
 
 impl Address {
@@ -315,7 +367,7 @@ impl Address {
             Some(what) if !self.allow_http => Err(format!(
                 "{what}; use https://, or --allow-http if the network is trusted (`\"allowHttp\": true` in a file)"
             )),
-            _ => Ok(()),
+            _ => self.check_source_exposure(),
         }
     }
 
@@ -340,38 +392,6 @@ impl Address {
     }
 }
 
-/// Checks the form of the headers on the command line, before any other error about the line.
-pub(crate) fn check_headers(line: &Line<'_>) -> Result<(), String> {
-    line.server.header.iter().try_for_each(|header| header_parts(header).map(drop))?;
-    line.server.header_env.iter().try_for_each(|header| header_env_parts(header).map(drop))
-}
-
-fn header_parts(header: &str) -> Result<(&str, &str), String> {
-    let (name, value) = header.split_once(':').unwrap_or_default();
-    let (name, value) = (name.trim(), value.trim());
-    if is_header_name(name) && !value.is_empty() { Ok((name, value)) } else { Err(HEADER_FORM.to_owned()) }
-}
-
-fn header_env_parts(header: &str) -> Result<(&str, &str), String> {
-    let (name, holder) = header.split_once('=').unwrap_or_default();
-    let name = name.trim();
-    if is_header_name(name) && is_variable_name(holder) { Ok((name, holder)) } else { Err(HEADER_ENV_FORM.to_owned()) }
-}
-
-fn headers(line: &Line<'_>, variable: Lookup<'_>) -> Result<Vec<(String, Secret)>, String> {
-    let one = |header: &String| {
-        let (name, value) = header_parts(header)?;
-        let value = expand(value, variable).map_err(|fault| format!("--header: {fault}"))?;
-        Ok((name.to_owned(), Secret::new(value)))
-    };
-    let held = |header: &String| {
-        let (name, holder) = header_env_parts(header)?;
-        let value = held_by("--header-env", holder, variable)?;
-        Ok((name.to_owned(), Secret::new(value.trim().to_owned())))
-    };
-    line.server.header.iter().map(one).chain(line.server.header_env.iter().map(held)).collect()
-}
-
 /// Lookup of the value of a variable.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -388,28 +408,11 @@ fn held_by(flag: &str, name: &str, variable: Lookup<'_>) -> Result<String, Strin
     })
 }
 
-const HEADER_FORM: &str = "--header is written as one word, 'Name: value', with quotes around it
-
-  mendline run --header 'Authorization: Bearer ${TOKEN}' https://mcp.example.com/mcp
-
-What was written is not shown, because it may hold a secret.";
-
-const HEADER_ENV_FORM: &str = "--header-env is written as NAME=VARIABLE, with the name of an environment variable
-
-  mendline run --header-env Authorization=MY_AUTHORIZATION https://mcp.example.com/mcp
-
-What was written is not shown, because it may hold a secret.";
-
 const URL_ENV_FORM: &str = "--url-env takes the name of an environment variable that holds the URL, not the URL
 
   mendline run --url-env MY_URL
 
 What was written is not shown, because it may hold a secret.";
-
-/// Returns whether a text is a valid header name.
-fn is_header_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-}
 
 fn plain(environment: &[(String, Secret)]) -> Vec<(OsString, OsString)> {
     environment.iter().map(|(name, value)| (name.into(), value.expose().into())).collect()

@@ -12,6 +12,7 @@ use mendline::input_queue::Reconfiguration;
 use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::observe::redact::Redactor;
 use mendline_config::{ConfigFile, Environment, Source, Watch, load};
+use mendline_oauth::LoginUi;
 
 use crate::cli::RunOptions;
 use crate::named::{Named, entry, log_findings};
@@ -29,6 +30,8 @@ pub(crate) struct Reload {
     redactor: Redactor,
     /// The server in the engine.
     server: ServerHandle,
+    /// The person at this desktop, if one is there.
+    person: Option<Arc<dyn LoginUi>>,
 }
 
 impl Reload {
@@ -38,10 +41,11 @@ impl Reload {
         options: Arc<RunOptions>,
         redactor: Redactor,
         server: ServerHandle,
+        person: Option<Arc<dyn LoginUi>>,
     ) -> Reload {
         let watch = Watch::new(&named.found.path, named.loaded.source.text());
         let Named { found, plan, .. } = named;
-        Reload { name: name.to_owned(), options, found, watch, plan, redactor, server }
+        Reload { name: name.to_owned(), options, found, watch, plan, redactor, server, person }
     }
 
     /// Checks the file for a change, and returns the input that follows from it.
@@ -108,8 +112,11 @@ impl Reload {
             );
             return None;
         }
-        match plan.endpoint.open() {
-            Ok(endpoint) => {
+        let person = self.person.clone().filter(|_| plan.opens_browser());
+        let source = plan.credential_source(self.redactor.clone(), person);
+        match source.and_then(|source| Ok((plan.endpoint.open()?, source))) {
+            Ok((endpoint, source)) => {
+                self.server.next_source.put(source);
                 self.server.next.put(endpoint);
                 Some(Change::Transport)
             }

@@ -6,6 +6,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mendline::builder::ControlSocket;
 use mendline::catalogue::CatalogueFile;
@@ -13,12 +14,15 @@ use mendline::control::runtime_dir;
 use mendline::decisions::config::Transport;
 use mendline::decisions::port::Ending;
 use mendline::frontend::StdioFrontend;
-use mendline::observe::log::{Log, LogLevel};
+use mendline::observe::log::{Log, LogHandle, LogLevel};
 use mendline::state::state_directory;
 use mendline_config::LogSettings;
+use mendline_oauth::LoginUi;
 
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
 use crate::external_inputs;
+use crate::login::browser;
+use crate::login::ui::DesktopUi;
 use crate::named::{Named, Refusal, log_findings, named};
 use crate::plan::Plan;
 use crate::reload::Reload;
@@ -27,6 +31,9 @@ use crate::untrusted_text::one_line;
 
 /// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
+
+/// Time for which the end waits for the renewal of a login: a token that the provider has replaced would be lost.
+pub(crate) const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs until the client disconnects or a signal stops it.
 pub(crate) fn run(options: Box<RunOptions>) -> ExitCode {
@@ -122,7 +129,8 @@ impl Bridge {
         let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
         let list_cache = state.and_then(|state| CatalogueFile::open(&state, plan.identity(), log.handle()));
 
-        let (mut builder, server) = plan.builder(redactor.clone()).map_err(std::io::Error::other)?;
+        let person = person(&plan, log.handle());
+        let (mut builder, server) = plan.builder(redactor.clone(), person.clone()).map_err(std::io::Error::other)?;
         if let Some(list_cache) = list_cache {
             builder.list_cache(server.id, list_cache.hiding(redactor.clone()));
         }
@@ -130,7 +138,7 @@ impl Bridge {
             directories: runtime_dir::candidates(|name| std::env::var_os(name)),
             configuration: entry.as_ref().map(|(_, named)| named.found.path.display().to_string()),
         });
-        let reload = entry.map(|(name, named)| Reload::new(&name, named, options, redactor, server.clone()));
+        let reload = entry.map(|(name, named)| Reload::new(&name, named, options, redactor, server.clone(), person));
         external_inputs::listen(builder.inputs(), server.id, through_the_network, reload, log.handle())?;
 
         let frontend = StdioFrontend::open(&limits)?;
@@ -138,8 +146,16 @@ impl Bridge {
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }
-        running.ended().await
+        let ended = running.ended().await;
+        mendline_oauth::finish_renewals(RENEWAL_TIMEOUT).await;
+        ended
     }
+}
+
+/// Returns the person at this desktop, whose browser a login may open.
+fn person(plan: &Plan, log: LogHandle) -> Option<Arc<dyn LoginUi>> {
+    let is_there = plan.opens_browser() && browser::check(|name| std::env::var_os(name)).is_ok();
+    is_there.then(|| Arc::new(DesktopUi { log }) as Arc<dyn LoginUi>)
 }
 
 fn log_level_or_default(given: Option<LogLevel>) -> Result<LogLevel, String> {

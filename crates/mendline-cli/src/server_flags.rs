@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use mendline_config::Name;
 
+use crate::login_flags::LoginFlags;
 use crate::policy_flags::{PolicyFlags, duration};
 
 /// The flags of the connection to a server.
@@ -38,6 +39,9 @@ pub(crate) struct ServerFlags {
     /// Time limit of a connection attempt to the URL [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) connect_timeout: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) login: LoginFlags,
 
     /// Configuration file of the server NAME; a client's own file works, too [default: $MENDLINE_CONFIG, else
     /// config.json in the user's configuration directory for mendline]

@@ -1,11 +1,13 @@
 //! `mendline status`: every server of every running Mendline of this user, in one table or as JSON.
 //!
 //! - [`report`]: the data, in the format of `--json`;
+//! - [`logins`]: the stored logins;
 //! - [`memory`]: the memory of children, measured on this machine;
 //! - [`table`]: a table that fits the terminal, with [`names`] that stay different; [`page`]: the text output, and [`detail`] of one server;
 //! - [`probe`]: probes of configured servers that do not run.
 
 mod detail;
+pub(crate) mod logins;
 pub(crate) mod memory;
 pub(crate) mod names;
 mod page;
@@ -26,6 +28,7 @@ use crate::output;
 use crate::policy_flags::duration;
 use crate::style::Style;
 use crate::target::{ServerSelector, nothing_runs, unknown};
+use crate::untrusted_text::one_line;
 use crate::watch::{self, WatchOptions};
 use page::Page;
 use report::Report;
@@ -90,6 +93,10 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
         eprintln!("warning: skipped {distrusted}");
     }
     let mut report = Report::of(registry.snapshots());
+    match logins::stored() {
+        Ok(logins) => report.add_logins(logins),
+        Err(why) => eprintln!("warning: {}", one_line(&why)),
+    }
     if options.probe {
         match probe::probe(options.config.as_deref(), options.name.as_deref(), options.within, &report) {
             Ok(probed) => report.probed = probed,
@@ -124,6 +131,12 @@ fn show(report: &Report, options: &StatusOptions) -> ExitCode {
         }
     } else if report.is_empty() {
         println!("{}", nothing_runs());
+        let mut lines = String::new();
+        // Writing to a string does not fail.
+        let _ = page::logins(report, Style::for_stdout(), page::width(), &mut lines);
+        if !lines.is_empty() {
+            print!("\n{lines}");
+        }
     } else {
         print!("{}", Page::new(report, Style::for_stdout(), page::width()));
     }

@@ -24,7 +24,7 @@ mod policies;
 mod proof;
 #[cfg(test)]
 mod properties;
-mod randomness;
+pub(crate) mod randomness;
 mod secrets;
 mod toml;
 mod tree;

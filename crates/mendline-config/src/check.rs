@@ -4,6 +4,7 @@
 //! out and checking continues, so that one pass finds every mistake. The checker also collects the parts of the file
 //! that must not be shown.
 
+mod alternatives;
 mod block;
 mod numbers;
 mod secrets;
@@ -130,6 +131,12 @@ impl<'a> Checker<'a> {
                 _ => self.wrong(name, value, "true or false", "true"),
             },
             Kind::Text => self.text(name, value).map(TypedValue::Text),
+            Kind::Secret => {
+                self.mask(value);
+                self.text(name, value).map(TypedValue::Text)
+            }
+            Kind::TextOrFalse => self.text_or_false(name, value),
+            Kind::Words => self.separate_words(name, value),
             Kind::Url => {
                 self.mask_url(value);
                 self.text(name, value).map(TypedValue::Text)
@@ -167,6 +174,7 @@ impl<'a> Checker<'a> {
                     self.wrong(name, value, "an object", "{}")
                 }
             },
+            Kind::BlockOrFalse(keys) => self.block_or_false(name, value, keys),
             Kind::Each(keys) => self.each(name, value, keys),
             Kind::Codes(words) => self.codes(name, value, words),
             Kind::Statuses(words) => self.statuses(name, value, words),

@@ -3,6 +3,8 @@
 //! A key that is not in this table does not exist. The parser, the schema and the guide use the same table, so they
 //! cannot disagree. `lower.rs` implements the meaning of a key.
 
+pub(crate) mod auth;
+
 use std::time::Duration;
 
 /// A key.
@@ -25,6 +27,12 @@ pub enum Kind {
     Flag,
     /// A string with expanded variables.
     Text,
+    /// A string with expanded variables that is a secret.
+    Secret,
+    /// A string with expanded variables, or false.
+    TextOrFalse,
+    /// Words: an array of strings, or one string that separates them by spaces.
+    Words,
     /// A URL; its query may be a secret.
     Url,
     /// An array of strings that may be secrets.
@@ -47,6 +55,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// An object with these keys.
     Block(&'static [Key]),
+    /// An object with these keys, or false.
+    BlockOrFalse(&'static [Key]),
     /// An object of objects with these keys.
     Each(&'static [Key]),
     /// An object of error codes with one of these strings each.
@@ -148,7 +158,7 @@ pub const SERVER: &[Key] = &[
     RESUME,
     LIMITS,
     FAILURES,
-    key("auth", Kind::Unsupported("use `headers` with ${VAR}"), "", "Authentication."),
+    auth::AUTH,
     key("tools", Kind::Each(TOOL), "{}", "Policies of single tools; they override the hints of the server."),
     CATALOGUE,
     STARTUP,
@@ -194,12 +204,7 @@ pub const SERVER: &[Key] = &[
         "",
         "The client only.",
     ),
-    key(
-        "headersHelper",
-        Kind::Foreign("Mendline does not run it; write `headers` with ${VAR}"),
-        "",
-        "The client only.",
-    ),
+    key("headersHelper", Kind::Foreign("write `auth` with the type `command`, which runs it"), "", "The client only."),
     key("oauth", Kind::Foreign(LOGIN), "", "The client only."),
     key("scopes", Kind::Foreign(LOGIN), "", "The client only."),
     key("oauth_resource", Kind::Foreign(LOGIN), "", "The client only."),
@@ -212,8 +217,8 @@ const FILTER: &str = "Mendline forwards every tool; the client still filters the
 const SANDBOX: &str = "Mendline starts servers without a sandbox";
 /// The reason why a key for the gateway is not supported.
 const GATEWAY: &str = "it is for the gateway, which this version does not have; remove it";
-/// The advice for keys about authentication.
-pub(crate) const LOGIN: &str = "Mendline does not log in yet; write `headers` with ${VAR}";
+/// The advice for keys about the login of a client.
+const LOGIN: &str = "it is for the login of the client; Mendline has its own, with its settings in `auth`";
 
 /// The policies, which may also be defaults for all servers.
 pub(crate) const POLICIES: &[Key] = &[
@@ -381,7 +386,7 @@ mod tests {
             let path = format!("{path}.{}", key.name);
             visit(&path, key);
             match key.kind {
-                Kind::Block(inner) | Kind::Each(inner) => walk(inner, &path, visit),
+                Kind::Block(inner) | Kind::BlockOrFalse(inner) | Kind::Each(inner) => walk(inner, &path, visit),
                 _ => {}
             }
         }

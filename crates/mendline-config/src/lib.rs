@@ -19,6 +19,7 @@
 //! would be surprising. A cause in the environment (an unset variable, for example) stops only its server. In a file of
 //! another program a mistake stops only its server.
 
+mod auth;
 mod check;
 mod env_file;
 mod file;
@@ -38,6 +39,7 @@ use std::path::{Path, PathBuf};
 use check::Checker;
 use file::{Entry, Value};
 
+pub use auth::{Auth, ClientAuthMethod, ClientCredentials, ClientProof, CredentialHeader, LoginStart, OAuth, Resource};
 pub use check::Owner;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
 pub use file::{ReadError, Source};

@@ -3,6 +3,7 @@
 //! Single values are valid here; this module checks combinations. A server with contradictory values is left out, and
 //! its name stays known.
 
+mod auth;
 mod endpoint;
 mod logs;
 mod policies;

@@ -57,7 +57,11 @@ fn described(key: &'static Key) -> Value {
 fn of_kind(kind: &'static Kind) -> Value {
     match kind {
         Kind::Flag => json!({ "type": "boolean" }),
-        Kind::Text => json!({ "type": "string" }),
+        Kind::Text | Kind::Secret => json!({ "type": "string" }),
+        Kind::TextOrFalse => json!({ "oneOf": [{ "type": "string" }, { "enum": [false] }] }),
+        Kind::Words => json!({
+            "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }]
+        }),
         Kind::Url => json!({ "type": "string", "pattern": "^([a-zA-Z][a-zA-Z0-9+.-]*://|.*\\$\\{)" }),
         Kind::TextList => json!({ "type": "array", "items": { "type": "string" } }),
         Kind::Pairs | Kind::Variables => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
@@ -68,6 +72,7 @@ fn of_kind(kind: &'static Kind) -> Value {
         Kind::Number(least, most) => json!({ "type": "number", "minimum": least, "maximum": most }),
         Kind::Choice(words) => json!({ "enum": words }),
         Kind::Block(keys) => block(keys),
+        Kind::BlockOrFalse(keys) => json!({ "oneOf": [block(keys), { "enum": [false] }] }),
         Kind::Each(keys) if std::ptr::eq(*keys, keys::SERVER) => {
             json!({ "type": "object", "additionalProperties": { "$ref": "#/definitions/server" } })
         }
@@ -103,7 +108,7 @@ fn rows(keys: &'static [Key], path: &str, table: &mut String) {
         let _ = writeln!(table, "| `{name}` | {} | {} | {} |", in_words(&key.kind), key.default, key.doc);
         match key.kind {
             Kind::Block(inner) if std::ptr::eq(inner, keys::POLICIES) => {}
-            Kind::Block(inner) => rows(inner, &format!("{name}."), table),
+            Kind::Block(inner) | Kind::BlockOrFalse(inner) => rows(inner, &format!("{name}."), table),
             Kind::Each(inner) => rows(inner, &format!("{name}.NAME."), table),
             _ => {}
         }
@@ -113,7 +118,9 @@ fn rows(keys: &'static [Key], path: &str, table: &mut String) {
 fn in_words(kind: &Kind) -> String {
     match kind {
         Kind::Flag => "true or false".into(),
-        Kind::Text => "string".into(),
+        Kind::Text | Kind::Secret => "string".into(),
+        Kind::TextOrFalse => "string, or false".into(),
+        Kind::Words => "array of strings, or one string".into(),
         Kind::Url => "URL".into(),
         Kind::TextList => "array of strings".into(),
         Kind::Pairs => "object of strings".into(),
@@ -125,6 +132,7 @@ fn in_words(kind: &Kind) -> String {
         Kind::Number(least, most) => format!("number from {least} to {most}"),
         Kind::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),
         Kind::Block(_) => "object".into(),
+        Kind::BlockOrFalse(_) => "object, or false".into(),
         Kind::Each(_) => "object of objects".into(),
         Kind::Codes(words) => format!("object of error codes: {}", words.join(", ")),
         Kind::Statuses(words) => format!("object of HTTP statuses: {}", words.join(", ")),

@@ -42,6 +42,7 @@ use mendline::observe::redact::Redactor;
 pub use discovery::{Discovered, discover};
 pub use error::OAuthError;
 pub use login::{LoggedIn, LoggedOut, LoginInfo, LoginOptions, Way, login, login_of, logout, token};
+pub use renew::finish_renewals;
 pub use settings::{ClientCredentialsSettings, Settings};
 pub use source::{ClientCredentialsSource, OAuthSource};
 pub use store::Store;

@@ -7,10 +7,11 @@
 //! Only `invalid_grant`, seen twice with a pause and a fresh look at the store between, ends a login. Everything else
 //! can pass, and the login stays.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mendline::decisions::Secret;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::OAuth;
 use crate::error::OAuthError;
@@ -35,11 +36,46 @@ pub(crate) async fn renew(oauth: &OAuth, settings: &Settings, old: &Secret) -> R
         name: settings.shown_name().to_owned(),
         old: old.clone(),
     };
-    let task = tokio::spawn(async move { renewal.run().await });
+    let under_way = UnderWay::new();
+    let task = tokio::spawn(async move {
+        let _under_way = under_way;
+        renewal.run().await
+    });
     task.await.unwrap_or_else(|error| {
         let why = format!("the renewal was interrupted: {error}");
         Err(OAuthError::Unavailable { url: settings.server.clone(), why })
     })
+}
+
+/// The renewals that are under way in this process.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// The interval at which the end of renewals is looked for.
+const FINISH_INTERVAL: Duration = Duration::from_millis(10);
+
+/// One renewal that is under way, until it is dropped.
+struct UnderWay;
+
+impl UnderWay {
+    fn new() -> UnderWay {
+        UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+        UnderWay
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Waits until no renewal is under way, for a process that is about to end: a token that the server has rotated would be
+/// lost. Returns at once if there is none.
+pub async fn finish_renewals(within: Duration) {
+    let deadline = Instant::now() + within;
+    while UNDER_WAY.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+        sleep(FINISH_INTERVAL).await;
+    }
 }
 
 struct Renewal {

@@ -48,8 +48,11 @@ pub(super) enum NameSource {
 const OF_TOOLS: [&str; 2] = ["tools", "call"];
 
 /// Commands that take the name of a server as their first argument, and the id of that argument.
-pub(super) const SERVERS: [(&str, &str, NameSource); 9] = [
+pub(super) const SERVERS: [(&str, &str, NameSource); 12] = [
     ("run", "target", NameSource::Configured),
+    ("login", "target", NameSource::Configured),
+    ("logout", "target", NameSource::Configured),
+    ("token", "target", NameSource::Configured),
     ("doctor", "target", NameSource::Configured),
     ("tools", "words", NameSource::Configured),
     ("call", "words", NameSource::Configured),

@@ -1,23 +1,132 @@
 //! Authorization: whether the server accepts our requests, and what it requires.
 //!
 //! A server that requires a login says so in `WWW-Authenticate`. This module reads the parts of it that tell a person
-//! what to do.
+//! what to do, and uses the credential that the source of the server gives.
 
-use mendline::transport::http::Challenge;
+use std::time::{Duration, SystemTime};
+
+use mendline::credential::{Credential, Occasion};
+use mendline::decisions::config::CredentialKind;
+use mendline::observe::redact::Redactor;
 use mendline::transport::http::probe::Response;
+use mendline::transport::http::{Challenge, Target};
 
 use super::step::Step;
-use crate::plan::Address;
+use crate::plan::{Address, Plan};
+use crate::status::logins::Login;
+use crate::untrusted_text::one_line;
 
 const LAYER: &str = "auth";
 
+/// The credential that the source of a server gives.
+pub(crate) struct FoundCredential {
+    kind: CredentialKind,
+    credential: Option<Credential>,
+    /// The reason why there is none.
+    why: Option<String>,
+    /// The stored login, in words.
+    login: Option<String>,
+}
+
+impl FoundCredential {
+    /// Reads the source once. It opens no browser.
+    pub(crate) async fn of(plan: &Plan, address: &Address, limit: Duration, redactor: Redactor) -> FoundCredential {
+        let kind = plan.upstream.credential;
+        let mut found = FoundCredential { kind, credential: None, why: None, login: None };
+        let mut source = match plan.credential_source(redactor.clone(), None) {
+            Ok(Some(source)) => source,
+            Ok(None) => return found,
+            Err(why) => return FoundCredential { why: Some(why), ..found },
+        };
+        match tokio::time::timeout(limit, source.read(&Occasion::Start)).await {
+            Ok(Ok(credential)) => found.credential = credential,
+            Ok(Err(error)) => found.why = Some(one_line(&error.to_string())),
+            Err(_) => found.why = Some("its source does not answer in time".to_owned()),
+        }
+        if let Some(credential) = &found.credential {
+            let secrets: Vec<_> = credential.headers.iter().map(|(_, value)| value.clone()).collect();
+            redactor.learn(&secrets);
+        }
+        if kind == CredentialKind::Login
+            && let Ok((oauth, settings)) = address.login(&plan.upstream.name, redactor)
+        {
+            let info = mendline_oauth::login_of(oauth.store(), &settings).ok().flatten();
+            found.login = info.map(|info| one_line(&Login::of(&info, SystemTime::now()).words()));
+        }
+        found
+    }
+
+    /// Adds the credential to a target.
+    pub(crate) fn add_to(&self, target: Target) -> Result<Target, String> {
+        let headers = self.credential.iter().flat_map(|credential| &credential.headers);
+        let mut target = target;
+        for (name, value) in headers {
+            target = target.header(name, value).map_err(|fault| fault.to_string())?;
+        }
+        Ok(target)
+    }
+
+    /// Returns the next step for a credential that is missing or refused.
+    pub(crate) fn advice(&self, name: &str) -> String {
+        match (self.kind, &self.why) {
+            (CredentialKind::Login, _) => format!("Log in: mendline login {name}"),
+            (CredentialKind::Source, Some(why)) => format!("Correct the source of the credential: {why}"),
+            (CredentialKind::Source, None) => "Renew the credential at its source".to_owned(),
+            (CredentialKind::Fixed, _) => "Send a token".to_owned(),
+        }
+    }
+}
+
+/// Finds out where a person logs in, after a refusal. `None` if the server has no login, or has a valid one.
+pub(crate) async fn discover(
+    answer: &Response,
+    address: &Address,
+    name: &str,
+    found: &FoundCredential,
+    limit: Duration,
+) -> Option<Result<String, String>> {
+    if answer.status != 401 || found.kind != CredentialKind::Login || found.credential.is_some() {
+        return None;
+    }
+    let challenges: Vec<Challenge> = answer.challenges().iter().flat_map(|text| Challenge::parse(text)).collect();
+    let (oauth, settings) = address.login(name, Redactor::default()).ok()?;
+    let discovered =
+        tokio::time::timeout(limit, mendline_oauth::discover(&oauth, &settings, &challenges)).await.ok()?;
+    Some(match discovered {
+        Ok(discovered) => Ok(format!("the login is at {}", one_line(&discovered.provider.issuer))),
+        Err(error) => Err(one_line(&error.to_string())),
+    })
+}
+
 /// Judges the authorization by a response.
-pub(crate) fn examine(answer: &Response, address: &Address) -> Step {
-    let has_credential = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
+pub(crate) fn examine(
+    answer: &Response,
+    address: &Address,
+    name: &str,
+    found: &FoundCredential,
+    discovered: Option<Result<String, String>>,
+) -> Step {
+    let has_header = address.header_names().any(|name| name.eq_ignore_ascii_case("authorization"));
+    let has_credential = has_header || found.credential.is_some();
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
+        401 | 403 if found.kind != CredentialKind::Fixed => {
+            let mut step = refused(answer, has_credential, &names);
+            step = step.details(found.why.iter().map(|why| format!("the credential: {why}")));
+            step = step.details(found.login.iter().map(|login| format!("the login: {login}")));
+            match discovered {
+                // A login cannot be made, for this reason.
+                Some(Err(why)) => step.details([format!("no login is possible: {why}")]).advice(why),
+                Some(Ok(place)) => step.details([place]).advice(found.advice(name)),
+                None => step.advice(found.advice(name)),
+            }
+        }
         401 | 403 => refused(answer, has_credential, &names),
         300..=399 => Step::skipped(LAYER, "not known: every request is redirected"),
+        _ if found.credential.is_some() => match &found.login {
+            Some(login) => Step::ok(LAYER, format!("the login is accepted: {login}")),
+            None => Step::ok(LAYER, "the credential of its source is accepted"),
+        },
         _ if has_credential => Step::ok(LAYER, "the credential in Authorization is accepted"),
         _ if !names.is_empty() => Step::ok(LAYER, format!("no login is required beyond {}", names.join(", "))),
         _ => Step::ok(LAYER, "no login is required"),

@@ -22,6 +22,11 @@ impl StepRedactor {
         StepRedactor(redactor)
     }
 
+    /// Returns the redactor, to which further secrets can be given.
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.0.clone()
+    }
+
     /// Hides secrets in a step.
     pub(crate) fn redact_step(&self, mut step: Step) -> Step {
         let texts = [&mut step.words].into_iter().chain(&mut step.advice).chain(&mut step.details);

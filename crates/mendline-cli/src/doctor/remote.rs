@@ -8,6 +8,7 @@ use mendline::transport::http::probe::{Connection, Message, Probe, Response, Tcp
 use serde_json::json;
 
 use super::answer::{is_events, judge_response, may_be_old, unanswered, version};
+use super::authorization::FoundCredential;
 use super::certificate::{distrusted, trusted, with_certificate};
 use super::protocol::Pace;
 use super::report::{Section, short};
@@ -28,7 +29,8 @@ const LAYERS: [&str; 8] = ["name", "tcp", "tls", "http", "auth", "handshake", "l
 
 /// Examines the layers from the name to the pings.
 pub(crate) async fn examine(plan: &Plan, address: &Address, limits: Limits, section: &mut Section) {
-    let examination = Examination { plan, address, limit: limits.step };
+    let found = FoundCredential::of(plan, address, limits.step, section.redactor().redactor()).await;
+    let examination = Examination { plan, address, limit: limits.step, found };
     if let Err(FailedLayer(at)) = examination.run(section).await {
         let above = LAYERS.iter().position(|layer| *layer == at).map_or(LAYERS.len(), |at| at + 1);
         let is_there = |layer: &&str| examination.is_secure() || *layer != "tls";
@@ -47,6 +49,8 @@ struct Examination<'a> {
     plan: &'a Plan,
     address: &'a Address,
     limit: Duration,
+    /// The credential that its source gives.
+    found: FoundCredential,
 }
 
 impl Examination<'_> {
@@ -54,8 +58,12 @@ impl Examination<'_> {
         self.plan.upstream.place.starts_with("https://")
     }
 
+    fn login_argument(&self) -> String {
+        self.address.login_argument(&self.plan.upstream.name)
+    }
+
     async fn run(&self, section: &mut Section) -> Result<(), FailedLayer> {
-        let target = match self.address.target() {
+        let target = match self.address.target().and_then(|target| self.found.add_to(target)) {
             Ok(target) => target,
             Err(why) => {
                 section.add(Step::failed("name", why));
@@ -209,7 +217,9 @@ impl Examination<'_> {
         if !is_ok {
             return Err(FailedLayer("http"));
         }
-        let step = authorization::examine(&answer, self.address);
+        let (name, found) = (&self.plan.upstream.name, &self.found);
+        let discovered = authorization::discover(&answer, self.address, name, found, self.limit).await;
+        let step = authorization::examine(&answer, self.address, &self.login_argument(), found, discovered);
         let is_ok = step.verdict != Verdict::Failed;
         section.add(step);
         if is_ok { Ok(took) } else { Err(FailedLayer("auth")) }
@@ -270,7 +280,7 @@ impl Examination<'_> {
                 Ok(())
             }
             Err(trouble) => {
-                section.add(handshake_failed(&trouble).took(handshake.took));
+                section.add(handshake_failed(&trouble, self.found.advice(&self.login_argument())).took(handshake.took));
                 Err(FailedLayer("handshake"))
             }
         };
@@ -286,13 +296,13 @@ fn initialize() -> Message {
     Message::from(json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string())
 }
 
-fn handshake_failed(trouble: &RequestError) -> Step {
+fn handshake_failed(trouble: &RequestError, advice: String) -> Step {
     let step = Step::failed("handshake", format!("the handshake failed: {}", one_line(&trouble.words())));
     match trouble {
         RequestError::Timeout(_) => {
             step.advice("It accepts requests and does not answer them; --timeout gives it more time")
         }
-        trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice("Send a token").needs_login(),
+        trouble if trouble.exit_code() == crate::cli::NEEDS_LOGIN => step.advice(advice).needs_login(),
         RequestError::Error { failure: None, .. } => step.advice(protocol::SERVER_MESSAGE_ADVICE),
         _ => step
             .advice("It speaks HTTP, but not MCP: is the path of the URL right? Many servers are at /mcp or at /sse"),

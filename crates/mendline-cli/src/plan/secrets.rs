@@ -22,6 +22,7 @@ impl Plan {
             Endpoint::Remote(address) => {
                 let of_url = if address.is_hidden { secrets_of_hidden_url } else { secrets_of_url };
                 secrets.extend(of_url(address.url.expose()));
+                secrets.extend(address.auth_secrets());
                 secrets
                     .extend(address.headers.iter().filter(|(name, _)| !is_open(name)).map(|(_, value)| value.clone()));
             }

@@ -40,6 +40,17 @@ pub(super) fn detail(row: &Row, style: Style, f: &mut fmt::Formatter<'_>) -> fmt
         several => format!(", {} in {several} processes", size(memory)),
     });
     line("reached", format!("{} {}{child}{}", via(server.transport), server.target, memory.unwrap_or_default()))?;
+    if let Some(login) = &row.login {
+        line("login", login.words())?;
+    }
+    if let Some(credential) = server.credential.as_ref().filter(|it| it.renewals + it.failures > 0) {
+        let why = credential.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        let counts = format!("{} renewed, {} failed", credential.renewals, credential.failures);
+        line("credential", format!("{}, {counts}{why}", credential.state))?;
+    }
+    if row.fruitless_today > 0 {
+        line("", format!("{} requests about its login were fruitless today, of at most 300", row.fruitless_today))?;
+    }
     let connection = &server.connection;
     let took = connection.took_ms.map(|took| format!("; the last took {}", span_ms(took))).unwrap_or_default();
     line(

@@ -185,9 +185,19 @@ impl fmt::Display for Page<'_> {
             }
         }
         writeln!(f, "\n{}", self.summary())?;
+        logins(self.report, self.style, self.width, f)?;
         let hint = self.hint().map(|hint| folded("", &one_line(&hint), self.width)).unwrap_or_default();
         hint.iter().try_for_each(|line| writeln!(f, "{}", self.style.faint(line)))
     }
+}
+
+/// Writes a line for each stored login.
+pub(super) fn logins(report: &Report, style: Style, width: usize, f: &mut impl fmt::Write) -> fmt::Result {
+    for login in &report.logins {
+        let words = format!("login to {}: {}", one_line(&login.server), one_line(&login.words()));
+        writeln!(f, "{}", style.faint(&shortened(&words, width)))?;
+    }
+    Ok(())
 }
 
 /// Returns the colour of a state.
@@ -293,11 +303,12 @@ mod tests {
             latency: Latency { count: 412, p50_us: Some(1_200), p95_us: Some(8_000), p99_us: Some(40_000) },
             connection: Connection { dials: 1, child: Some(4711), ..Connection::default() },
             last_error: None,
+            credential: None,
         };
         let memory = Memory { bytes: 45 << 20, processes: 3 };
         let client = Some(ClientInfo { name: "claude-code".to_owned(), version: "2.1".to_owned() });
         let process = ProcessInfo { pid: 4_700, mendline: "0.1.0".to_owned(), client, ..ProcessInfo::default() };
-        Row { id: name.to_owned(), process, server, child_memory: Some(memory) }
+        Row { id: name.to_owned(), process, server, child_memory: Some(memory), login: None, fruitless_today: 0 }
     }
 
     fn lost() -> Row {
@@ -312,7 +323,14 @@ mod tests {
     }
 
     fn report(servers: Vec<Row>) -> Report {
-        Report { version: 2, servers, unresponsive: Vec::new(), probed: Vec::new(), is_asked_by_name: false }
+        Report {
+            version: 2,
+            servers,
+            unresponsive: Vec::new(),
+            probed: Vec::new(),
+            logins: Vec::new(),
+            is_asked_by_name: false,
+        }
     }
 
     fn drawn(report: &Report, width: usize) -> String {

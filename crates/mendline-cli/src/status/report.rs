@@ -10,6 +10,7 @@ use mendline::control::words::Severity;
 use mendline::control::{ProcessStatus, QueryError};
 use serde::Serialize;
 
+use super::logins::{Login, fruitless_today};
 use super::memory::Memory;
 use crate::target::ServerSelector;
 
@@ -27,6 +28,8 @@ pub(crate) struct Report {
     pub(crate) unresponsive: Vec<UnresponsiveProcess>,
     /// Configured servers that do not run, probed.
     pub(crate) probed: Vec<Probed>,
+    /// Stored logins, of running servers and of others.
+    pub(crate) logins: Vec<Login>,
     /// True if a server was selected by name.
     #[serde(skip)]
     pub(crate) is_asked_by_name: bool,
@@ -43,6 +46,10 @@ pub(crate) struct Row {
     pub(crate) server: Server,
     /// Memory of its processes, if it is a child.
     pub(crate) child_memory: Option<Memory>,
+    /// Its login, if exactly one is stored for its origin.
+    pub(crate) login: Option<Login>,
+    /// Requests about its login that were fruitless today, over all processes.
+    pub(crate) fruitless_today: u32,
 }
 
 /// A process that does not answer.
@@ -100,6 +107,7 @@ impl Report {
             servers: Vec::new(),
             unresponsive: Vec::new(),
             probed: Vec::new(),
+            logins: Vec::new(),
             is_asked_by_name: false,
         };
         for ProcessStatus { process, snapshot } in found {
@@ -108,7 +116,14 @@ impl Report {
                     for server in snapshot.servers {
                         let id = server.name.clone();
                         let process = snapshot.process.clone();
-                        report.servers.push(Row { id, process, server, child_memory: None });
+                        report.servers.push(Row {
+                            id,
+                            process,
+                            server,
+                            child_memory: None,
+                            login: None,
+                            fruitless_today: 0,
+                        });
                     }
                 }
                 Err(silence) => {
@@ -148,6 +163,18 @@ impl Report {
         }
     }
 
+    /// Adds the stored logins.
+    pub(crate) fn add_logins(&mut self, logins: Vec<Login>) {
+        for row in &mut self.servers {
+            let mut its = logins.iter().filter(|login| login.server == row.server.target);
+            if row.server.credential.is_some() {
+                row.fruitless_today = fruitless_today(&row.server.target);
+            }
+            row.login = its.next().filter(|_| its.next().is_none() && row.server.credential.is_some()).cloned();
+        }
+        self.logins = logins;
+    }
+
     /// Returns the names that can be selected.
     pub(crate) fn names(&self) -> Vec<String> {
         let unresponsive = self.unresponsive.iter().map(|process| format!("{}#{}", process.name, process.pid));
@@ -159,6 +186,7 @@ impl Report {
         self.is_asked_by_name = true;
         self.servers.retain(|row| wanted.is(&row.server.name, row.process.pid));
         self.unresponsive.retain(|process| wanted.is(&process.name, process.pid));
+        self.logins.retain(|login| self.servers.iter().any(|row| row.server.target == login.server));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

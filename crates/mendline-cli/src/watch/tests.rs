@@ -50,6 +50,7 @@ fn server(name: &str) -> Server {
         latency: Latency { count: 120, p50_us: Some(1_250), p95_us: Some(8_400), p99_us: Some(43_000) },
         connection: Connection { dials: 1, took_ms: Some(80), child: None, ..Connection::default() },
         last_error: None,
+        credential: None,
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct WrapArguments {
     pub(crate) without: Vec<String>,
     /// Policies.
     pub(crate) policies: Vec<String>,
+    /// Flags of the login, which `wrap` writes for a bridge that it replaces.
+    pub(crate) login: Vec<String>,
     /// Flags that `wrap` does not write, without secrets.
     pub(crate) foreign: Vec<String>,
 }
@@ -42,6 +44,17 @@ pub(crate) const ALLOW_HTTP: &str = "--allow-http";
 
 /// The other flags that `wrap` writes. Each has a value.
 const OURS: [&str; 7] = ["--name", "--transport", "--url-env", "--header", "--header-env", POLICY, WITHOUT];
+
+/// The flags of the login of a replaced bridge. Each has a value.
+const LOGIN: [&str; 7] = [
+    "--client-id",
+    "--client-secret-env",
+    "--scope",
+    "--resource",
+    "--callback-port",
+    "--callback-host",
+    "--callback-path",
+];
 
 /// The first argument.
 pub(crate) const RUN: &str = "run";
@@ -100,6 +113,7 @@ impl WrapArguments {
                 let (header, variable) = value.split_once('=')?;
                 self.header_variables.push((header.to_owned(), variable.to_owned()));
             }
+            flag if LOGIN.contains(&flag) => self.login.push(shown_words([flag, value.as_str()])),
             POLICY => self.policies.push(value),
             WITHOUT => self.without.push(value),
             _ => return None,

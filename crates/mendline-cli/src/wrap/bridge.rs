@@ -1,8 +1,9 @@
 //! Entries that already use a bridge: `mcp-remote` and `supergateway`.
 //!
 //! Mendline replaces them, flag by flag, which saves a process. A bridge that cannot be replaced runs as a command,
-//! with the reason: above all `mcp-remote` without a credential in its headers, which logs in through a browser and
-//! stores its token itself.
+//! with the reason. `mcp-remote` without a credential in its headers logs in through a browser, and so does Mendline.
+
+use serde_json::Value;
 
 use super::credential;
 
@@ -14,6 +15,43 @@ pub(crate) struct Bridge {
     /// Names and values.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) log_level: Option<&'static str>,
+    /// The login, if it has no credential in its headers.
+    pub(crate) login: Option<BridgeLogin>,
+}
+
+/// The login of a bridge.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct BridgeLogin {
+    pub(crate) client_id: Option<String>,
+    pub(crate) client_secret: Option<String>,
+    pub(crate) scope: Option<String>,
+    pub(crate) resource: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) port: Option<String>,
+}
+
+/// The host and the path that mcp-remote registers, unless a flag says otherwise.
+const MCP_REMOTE_HOST: &str = "localhost";
+const MCP_REMOTE_PATH: &str = "/oauth/callback";
+
+impl BridgeLogin {
+    /// Returns the flags of `mendline run` for this login; the secret is in this variable.
+    pub(crate) fn flags(&self, secret_variable: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut add = |flag: &str, value: Option<&str>| {
+            words.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value.to_owned()]));
+        };
+        add("--client-id", self.client_id.as_deref());
+        add("--client-secret-env", self.client_secret.as_ref().map(|_| secret_variable));
+        add("--scope", self.scope.as_deref());
+        add("--resource", self.resource.as_deref());
+        add("--callback-port", self.port.as_deref());
+        // A registered client has the address that mcp-remote uses.
+        let host = self.host.as_deref().or(self.client_id.as_ref().map(|_| MCP_REMOTE_HOST));
+        add("--callback-host", host);
+        add("--callback-path", self.client_id.as_ref().map(|_| MCP_REMOTE_PATH));
+        words
+    }
 }
 
 /// Parses a command: `None` if it is no bridge, an error if it cannot be replaced.
@@ -55,15 +93,14 @@ fn package_name(word: &str) -> &str {
 
 fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
     let mut bridge = Bridge::default();
+    let mut login = BridgeLogin::default();
     let mut words = words.iter().copied();
     while let Some(word) = words.next() {
+        let mut value = |flag: &str| words.next().ok_or(format!("{flag} has no value"));
         match word {
-            "--header" => {
-                let header = words.next().ok_or("--header has no value")?;
-                bridge.headers.push(header_of(header)?);
-            }
+            "--header" => bridge.headers.push(header_of(value(word)?)?),
             "--transport" => {
-                let transport = words.next().ok_or("--transport has no value")?;
+                let transport = value(word)?;
                 if !matches!(transport, "http-only" | "http-first" | "sse-only" | "sse-first") {
                     return Err("its --transport is not known".to_owned());
                 }
@@ -71,21 +108,83 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
             }
             "--debug" => bridge.log_level = Some("debug"),
             "--silent" => bridge.log_level = bridge.log_level.or(Some("error")),
-            // Plain HTTP is judged by the URL and the headers, and proxies need no permission; the other flags are
-            // about the login, which a credential replaces.
+            // Plain HTTP is judged by the URL and the headers, and proxies need no permission.
             "--allow-http" | "--enable-proxy" => {}
-            "--host" | "--auth-timeout" => _ = words.next(),
+            "--auth-timeout" => _ = value(word)?,
+            "--host" => login.host = Some(value(word)?.to_owned()),
+            "--resource" => login.resource = Some(value(word)?.to_owned()),
+            "--static-oauth-client-info" => client_info(value(word)?, &mut login)?,
+            "--static-oauth-client-metadata" => client_metadata(value(word)?, &mut login)?,
             // The value may be a secret.
             flag if flag.starts_with('-') => {
                 let name = flag.split('=').next().unwrap_or(flag);
                 return Err(format!("Mendline has nothing for its {name}"));
             }
             url if bridge.url.is_empty() => url.clone_into(&mut bridge.url),
-            port if port.bytes().all(|byte| byte.is_ascii_digit()) => {}
+            port if port.bytes().all(|byte| byte.is_ascii_digit()) => login.port = Some(port.to_owned()),
             _ => return Err("it has an argument that is not known".to_owned()),
         }
     }
-    finished(bridge, "mcp-remote logs in by itself, which Mendline does not yet")
+    if bridge.url.is_empty() {
+        return Err("it has no URL".to_owned());
+    }
+    let names = bridge.headers.iter().map(|(name, _)| name.as_str());
+    // A credential in the headers replaces the login.
+    if credential::any(names) || (credential::is_local(&bridge.url) && login == BridgeLogin::default()) {
+        return Ok(bridge);
+    }
+    if let Some(host) = login.host.as_deref().filter(|host| !matches!(*host, "localhost" | "127.0.0.1")) {
+        return Err(format!("its --host {host} is not this machine"));
+    }
+    if login.port.as_ref().is_some_and(|port| port.parse::<u16>().map_or(true, |port| port == 0)) {
+        return Err("its port is not one".to_owned());
+    }
+    bridge.login = Some(login);
+    Ok(bridge)
+}
+
+/// Reads the registered client of mcp-remote.
+fn client_info(text: &str, login: &mut BridgeLogin) -> Result<(), String> {
+    for (name, value) in members("--static-oauth-client-info", text)? {
+        match (name.as_str(), value) {
+            ("client_id", Value::String(id)) => login.client_id = Some(id),
+            ("client_secret", Value::String(secret)) => login.client_secret = Some(secret),
+            // What follows from the requests themselves.
+            (
+                "redirect_uris" | "grant_types" | "response_types" | "client_id_issued_at" | "client_secret_expires_at",
+                _,
+            ) => {}
+            (name, _) => return Err(format!("Mendline has nothing for {name} of its --static-oauth-client-info")),
+        }
+    }
+    match login.client_id {
+        Some(_) => Ok(()),
+        None => Err("its --static-oauth-client-info has no client_id".to_owned()),
+    }
+}
+
+/// Reads what mcp-remote registers.
+fn client_metadata(text: &str, login: &mut BridgeLogin) -> Result<(), String> {
+    for (name, value) in members("--static-oauth-client-metadata", text)? {
+        match (name.as_str(), value) {
+            ("scope", Value::String(scope)) => login.scope = Some(scope),
+            ("client_name" | "client_uri" | "software_id" | "software_version", _) => {}
+            (name, _) => return Err(format!("Mendline has nothing for {name} of its --static-oauth-client-metadata")),
+        }
+    }
+    Ok(())
+}
+
+/// Parses an object on a command line. A file or a variable cannot be read here.
+fn members(flag: &str, text: &str) -> Result<serde_json::Map<String, Value>, String> {
+    if text.contains('$') {
+        return Err(format!("its {flag} holds a variable"));
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(members)) => Ok(members),
+        _ if text.starts_with('@') => Err(format!("its {flag} is in a file")),
+        _ => Err(format!("its {flag} is not an object")),
+    }
 }
 
 fn supergateway(words: &[&str]) -> Option<Result<Bridge, String>> {
@@ -135,17 +234,6 @@ fn replaced_supergateway(words: &[&str]) -> Result<Bridge, String> {
     Ok(bridge)
 }
 
-fn finished(bridge: Bridge, login: &str) -> Result<Bridge, String> {
-    if bridge.url.is_empty() {
-        return Err("it has no URL".to_owned());
-    }
-    let names = bridge.headers.iter().map(|(name, _)| name.as_str());
-    if !credential::is_local(&bridge.url) && !credential::any(names) {
-        return Err(login.to_owned());
-    }
-    Ok(bridge)
-}
-
 /// Parses the name and the value of a header.
 pub(crate) fn header_of(header: &str) -> Result<(String, String), String> {
     let (name, value) = header.split_once(':').ok_or("a header of it has no colon")?;
@@ -184,18 +272,52 @@ mod tests {
             "127.0.0.1",
         ]);
         let headers = vec![("Authorization".to_owned(), "${AUTH}".to_owned())];
-        let expected =
-            Bridge { url: URL.to_owned(), transport: Some("sse-only".to_owned()), headers, log_level: Some("debug") };
+        let expected = Bridge {
+            url: URL.to_owned(),
+            transport: Some("sse-only".to_owned()),
+            headers,
+            log_level: Some("debug"),
+            login: None,
+        };
         assert_eq!(read, expected);
         assert_eq!(replaced(&["cmd", "/c", "npx", "mcp-remote", "http://localhost:3000/mcp"]).headers, []);
         assert_eq!(replaced(&["/usr/bin/mcp-remote", "http://127.0.0.1:1/x"]).url, "http://127.0.0.1:1/x");
     }
 
     #[test]
-    fn bridge_with_login_or_unknown_flags_stays_a_command() {
+    fn login_of_mcp_remote_becomes_flags() {
+        let read = replaced(&[
+            "npx",
+            "-y",
+            "mcp-remote@latest",
+            URL,
+            "3334",
+            "--static-oauth-client-info",
+            r#"{"client_id": "id", "client_secret": "canary"}"#,
+            "--static-oauth-client-metadata",
+            r#"{"scope": "read write", "client_name": "x"}"#,
+            "--resource",
+            "https://mcp.example.com",
+        ]);
+        let words = read.login.unwrap().flags("SECRET").join(" ");
+        assert_eq!(
+            words,
+            "--client-id id --client-secret-env SECRET --scope read write --resource https://mcp.example.com \
+             --callback-port 3334 --callback-host localhost --callback-path /oauth/callback"
+        );
+        let plain = replaced(&["npx", "mcp-remote", URL, "--header", "X-Region: eu", "--host", "127.0.0.1"]);
+        assert_eq!(plain.login.unwrap().flags("SECRET"), ["--callback-host", "127.0.0.1"]);
+        assert_eq!(replaced(&["npx", "mcp-remote", URL]).login, Some(BridgeLogin::default()));
+    }
+
+    #[test]
+    fn bridge_with_unknown_flags_stays_a_command() {
         for (line, reason) in [
-            (&["npx", "mcp-remote", URL][..], "logs in by itself"),
-            (&["npx", "mcp-remote", URL, "--header", "X-Region: eu"], "logs in by itself"),
+            (&["npx", "mcp-remote", URL, "--host", "0.0.0.0"][..], "--host"),
+            (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "@file.json"], "in a file"),
+            (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "$INFO"], "a variable"),
+            (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "{}"], "no client_id"),
+            (&["npx", "mcp-remote", URL, "--static-oauth-client-metadata", r#"{"jwks": {}}"#], "jwks"),
             (&["npx", "mcp-remote", URL, "--header", "Authorization: x", "--ignore-tool", "rm"], "--ignore-tool"),
             (&["npx", "mcp-remote", "--header"], "no value"),
             (&["npx", "mcp-remote"], "no URL"),

@@ -1,7 +1,7 @@
 //! Credentials of an entry, and names of secrets.
 //!
 //! A server at a URL without a credential in its headers either needs none, or the client logs in by itself: the file
-//! does not tell. Mendline cannot log in yet, so the difference matters.
+//! does not tell. A login of the client is not one of Mendline, so the difference matters.
 
 use crate::plan::exposure::{host, is_this_machine};
 

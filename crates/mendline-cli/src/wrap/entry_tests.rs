@@ -235,10 +235,22 @@ fn bridge_is_replaced_flag_by_flag() {
 }
 
 #[test]
-fn bridge_with_its_own_login_stays_a_command() {
+fn bridge_with_a_login_becomes_a_login_of_mendline() {
     let plan = plan(&file(r#"{"command": "npx", "args": ["mcp-remote", "https://e.com/sse"]}"#), WRAP, false);
-    assert!(server(&plan).notes[0].contains("logs in by itself"));
-    assert!(plan.after.contains(r#""--", "npx", "mcp-remote""#), "{}", plan.after);
+    assert!(server(&plan).notes[0].contains("mendline login a"), "{:?}", server(&plan).notes);
+    assert!(plan.after.contains(r#""--entry-without", "env", "https://e.com/sse""#), "{}", plan.after);
+}
+
+#[test]
+fn secret_of_a_registered_client_moves_to_the_environment() {
+    let info = r#"{\"client_id\": \"id\", \"client_secret\": \"s3cret\"}"#;
+    let entry = format!(
+        r#"{{"command": "npx", "args": ["-y", "mcp-remote", "https://e.com/sse", "--static-oauth-client-info", "{info}"]}}"#
+    );
+    let plan = plan(&file(&entry), WRAP, false);
+    let words = r#""--client-id", "id", "--client-secret-env", "MENDLINE_CLIENT_SECRET""#;
+    assert!(plan.after.contains(words), "{}", plan.after);
+    assert!(plan.after.contains(r#""MENDLINE_CLIENT_SECRET": "s3cret""#), "{}", plan.after);
 }
 
 #[test]

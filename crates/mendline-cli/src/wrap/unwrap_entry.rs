@@ -221,7 +221,11 @@ impl<'a> Unwrapping<'a> {
         let kept = Policies::of(self.entry).words;
         let policies = self.words.policies.iter().filter(|word| !kept.contains(word));
         let policies = policies.map(|word| shown_words([POLICY, word.as_str()]));
-        let dropped: Vec<String> = self.words.foreign.iter().cloned().chain(policies).collect();
+        // The original of a replaced bridge has its own flags for the login.
+        let environment = self.entry.table.get("env").and_then(Member::table);
+        let is_bridge = environment.is_some_and(|table| table.get(REPLACED_COMMAND).is_some());
+        let login = self.words.login.iter().filter(|_| !is_bridge).cloned();
+        let dropped: Vec<String> = self.words.foreign.iter().cloned().chain(login).chain(policies).collect();
         if !dropped.is_empty() {
             notes.push(format!("drops {}, which only Mendline understands", dropped.join(", ")));
         }

@@ -30,6 +30,9 @@ use mendline_config::Name;
 /// The variable for a URL that may be a secret.
 pub(crate) const URL_VARIABLE: &str = "MENDLINE_URL";
 
+/// The variable for the secret of a registered client.
+pub(crate) const CLIENT_SECRET_VARIABLE: &str = "MENDLINE_CLIENT_SECRET";
+
 /// The variables for the original entry of a replaced bridge, as it was written.
 pub(crate) const REPLACED_COMMAND: &str = "MENDLINE_REPLACED_COMMAND";
 pub(crate) const REPLACED_ARGS: &str = "MENDLINE_REPLACED_ARGS";
@@ -163,7 +166,7 @@ impl Wrapping<'_> {
         let Wrapping { entry, binary, name, policies } = self;
         let address = url.text().ok_or("its url is not a text")?;
         if let Some(key) = UNSUPPORTED.iter().find(|key| entry.table.get(key).is_some()) {
-            return Err(format!("its {key:?} asks for something that Mendline cannot do yet"));
+            return Err(format!("its {key:?} is for the client, and Mendline cannot take it over"));
         }
         if let Some(key) =
             ["args", "env_vars", "transport", "transportType"].iter().find(|key| entry.table.get(key).is_some())
@@ -181,7 +184,7 @@ impl Wrapping<'_> {
             || address.split_once('?').is_some_and(|(_, query)| credential::is_secret(query));
         if !has_credential && !credential::is_local(address) && !named {
             return Err(format!(
-                "it has no credential: the client may log in by itself, which Mendline cannot yet; if it needs no login, say --server {name}"
+                "it has no credential, and the client may be logged in; --server {name} wraps it, and then `mendline login {name}` logs in"
             ));
         }
 
@@ -286,7 +289,10 @@ impl Wrapping<'_> {
         let existing = environment.map(|member| member.table().ok_or("its env is not a table")).transpose()?;
         let mut taken: BTreeSet<String> =
             existing.iter().flat_map(|table| table.members.iter().map(|member| member.key.clone())).collect();
-        if [URL_VARIABLE, REPLACED_COMMAND, REPLACED_ARGS].iter().any(|name| taken.contains(*name)) {
+        if [URL_VARIABLE, CLIENT_SECRET_VARIABLE, REPLACED_COMMAND, REPLACED_ARGS]
+            .iter()
+            .any(|name| taken.contains(*name))
+        {
             return Err("its env has a variable of Mendline's".to_owned());
         }
         let mut words = owned([RUN, "--name", name]);
@@ -310,7 +316,12 @@ impl Wrapping<'_> {
                 variables.push((variable, value.clone()));
             }
         }
-        let exposed = exposed(&bridge.url, bridge.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        if let Some(login) = &bridge.login {
+            words.extend(login.flags(CLIENT_SECRET_VARIABLE));
+            variables.extend(login.client_secret.iter().map(|it| (CLIENT_SECRET_VARIABLE.to_owned(), it.clone())));
+        }
+        let headers = bridge.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let exposed = exposed(&bridge.url, headers.chain(bridge.login.as_ref().map(|_| ("Authorization", ""))));
         words.extend(exposed.iter().map(|_| ALLOW_HTTP.to_owned()));
         if environment.is_none() {
             words.extend(owned([WITHOUT, "env"]));
@@ -330,7 +341,10 @@ impl Wrapping<'_> {
             None => list += &entry.member_after(args, "env", &entry.braces(&written)),
         }
         edits.push(Edit::replace(args.value.range.clone(), list));
-        let replaces = "replaces the bridge that was there".to_owned();
+        let replaces = match bridge.login {
+            Some(_) => format!("replaces the bridge that was there; log in once: mendline login {name}"),
+            None => "replaces the bridge that was there".to_owned(),
+        };
         let notes = std::iter::once(replaces).chain(exposed.as_deref().map(unencrypted)).collect();
         Ok(Change { edits, notes, arguments: words, variables })
     }

@@ -54,6 +54,12 @@ impl Client {
         if !command.get_envs().any(|(name, _)| name == LOG_FILES) {
             command.env_remove(LOG_FILES);
         }
+        // A login must not open the browser of the person who runs the tests.
+        for name in ["BROWSER", "DISPLAY", "WAYLAND_DISPLAY"] {
+            if !command.get_envs().any(|(known, _)| known == name) {
+                command.env_remove(name);
+            }
+        }
         command.env_remove("MENDLINE_LOG").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let stdin = process.stdin.take();

@@ -50,6 +50,7 @@ fn check(value: &Value, schema: &Value, place: &str) -> Result<(), String> {
         "integer" => value.is_u64() || value.is_i64(),
         "number" => value.is_number(),
         "null" => value.is_null(),
+        "boolean" => value.is_boolean(),
         other => panic!("{place}: the schema says {other}"),
     };
     if !types.is_empty() && !types.iter().any(is) {

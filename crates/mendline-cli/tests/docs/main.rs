@@ -167,6 +167,10 @@ fn guide_names_every_exit_code_and_variable_of_manual() {
 
 /// Returns the help of a command with all its options.
 fn whole_help(command: &str) -> String {
-    let option = if matches!(command, "run" | "call" | "tools" | "doctor") { "--help-all" } else { "--help" };
+    let option = if matches!(command, "run" | "call" | "tools" | "doctor" | "login" | "logout" | "token") {
+        "--help-all"
+    } else {
+        "--help"
+    };
     output_of(&[command, option])
 }

@@ -8,7 +8,9 @@ use mendline::decisions::{Secret, UpstreamConfig};
 use mendline::transport::http::{Target, UrlFault};
 
 use super::Settings;
-use crate::check::{Checker, ENV, Pair};
+use super::auth::auth;
+use crate::auth::Auth;
+use crate::check::{CheckedValue, Checker, ENV, Pair, TypedValue};
 use crate::env_file;
 use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
@@ -40,6 +42,8 @@ pub enum Endpoint {
         connect_timeout: Option<Duration>,
         /// Unencrypted credentials to another machine are allowed.
         allow_http: bool,
+        /// The source of the credential, if configured.
+        auth: Option<Auth>,
     },
     /// The entry already runs `mendline run` with these arguments.
     Wrapped {
@@ -106,7 +110,7 @@ pub(super) fn endpoint(entry: &Entry, settings: Settings<'_>, checker: &mut Chec
                 );
                 return None;
             }
-            url_of(name, settings, checker)
+            url_of(name, entry, settings, checker)
         }
     }
 }
@@ -114,6 +118,11 @@ pub(super) fn endpoint(entry: &Entry, settings: Settings<'_>, checker: &mut Chec
 fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endpoint, usize)> {
     for headers in ["headers", "http_headers", "env_http_headers"] {
         report_misplaced(headers, "HTTP servers only; pass secrets to a command with `env`", settings, checker);
+    }
+    let is_false = |found: &&CheckedValue| matches!(found.value, TypedValue::Flag(false));
+    if let Some(found) = settings.own.find("auth").filter(|found| !is_false(found)) {
+        let help = "pass secrets to a command with `env`, and remove `auth`".to_owned();
+        checker.report_mistake(found.key_at.clone(), "`auth` applies to servers at a URL only".to_owned(), Some(help));
     }
     for path in ["timeouts.connect", "resume", "allowHttp"] {
         if let Some(found) = settings.own.find(path) {
@@ -196,13 +205,13 @@ fn environment(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<
     Some(variables)
 }
 
-fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endpoint, usize)> {
+fn url_of(name: &str, entry: &Entry, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endpoint, usize)> {
     for path in ["args", "env", "envFile", "cwd"] {
         report_misplaced(path, "commands only; pass secrets to an HTTP server with `headers`", settings, checker);
     }
     let at = settings.own_span(name).unwrap_or(0..0);
     let url = settings.text(name)?;
-    let mut target = match Target::parse(url) {
+    let target = match Target::parse(url) {
         Ok(target) => target,
         Err(fault) => {
             let what = match fault {
@@ -214,6 +223,27 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
             return None;
         }
     };
+    let headers = headers(target, settings, checker)?;
+    let auth = auth(entry, settings, checker).ok()?;
+    check_one_credential(auth.as_ref(), &headers, settings, checker)?;
+    // The type "http" of a client file is detected, too; other types name one dialect.
+    let dialect = match settings.choice("type") {
+        Some("sse") => Dialect::Sse,
+        Some("streamable-http" | "streamableHttp") => Dialect::Streamable,
+        _ => Dialect::Auto,
+    };
+    let secret_is_literal = entry.value.get("auth").is_some_and(has_literal_secret);
+    let secrets = literal_secrets(settings.pairs("headers"))
+        + literal_secrets(settings.pairs("http_headers"))
+        + usize::from(secret_is_literal);
+    let connect_timeout = settings.duration("timeouts.connect");
+    let allow_http = settings.flag("allowHttp").unwrap_or_default();
+    Some((Endpoint::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http, auth }, secrets))
+}
+
+/// Returns the headers of every request, or reports a finding.
+fn headers(target: Target, settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Vec<(String, Secret)>> {
+    let mut target = target;
     let mut headers: Vec<(String, Secret)> = Vec::new();
     let bearer = bearer(settings, checker);
     let named = ["headers", "http_headers", "env_http_headers"].into_iter().flat_map(|path| settings.pairs(path));
@@ -236,16 +266,28 @@ fn url_of(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -> Opti
         }
         headers.push((pair.name.clone(), value));
     }
-    // The type "http" of a client file is detected, too; other types name one dialect.
-    let dialect = match settings.choice("type") {
-        Some("sse") => Dialect::Sse,
-        Some("streamable-http" | "streamableHttp") => Dialect::Streamable,
-        _ => Dialect::Auto,
+    Some(headers)
+}
+
+/// Reports a credential that both `auth` and the headers name.
+fn check_one_credential(
+    auth: Option<&Auth>,
+    headers: &[(String, Secret)],
+    settings: Settings<'_>,
+    checker: &mut Checker<'_>,
+) -> Option<()> {
+    let header = match auth {
+        None | Some(Auth::Off) => return Some(()),
+        Some(Auth::Variable { header, .. } | Auth::File { header, .. } | Auth::Command { header, .. }) => &header.name,
+        Some(Auth::OAuth(_) | Auth::ClientCredentials(_)) => "Authorization",
     };
-    let secrets = literal_secrets(settings.pairs("headers")) + literal_secrets(settings.pairs("http_headers"));
-    let connect_timeout = settings.duration("timeouts.connect");
-    let allow_http = settings.flag("allowHttp").unwrap_or_default();
-    Some((Endpoint::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http }, secrets))
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(header)) {
+        return Some(());
+    }
+    let at = settings.own.find("auth").map_or(0..0, |found| found.key_at.clone());
+    let what = format!("both `auth` and `headers` set the header {header}");
+    checker.report(Finding::error(at, what).help(format!("remove `auth`, or remove {header} from the headers")));
+    None
 }
 
 fn bearer(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Pair> {
@@ -276,4 +318,11 @@ fn literal_secrets(pairs: &[Pair]) -> usize {
         SECRET_NAMES.iter().any(|word| name.contains(word)) || name.ends_with("key") || name == "auth"
     };
     pairs.iter().filter(|pair| pair.is_literal && !pair.text.is_empty() && is_secret_name(&pair.name)).count()
+}
+
+/// Returns whether the secret of a client is in the file itself.
+fn has_literal_secret(auth: &Value) -> bool {
+    let is_literal =
+        |value: &Value| matches!(&value.kind, ValueKind::Text(text) if !text.is_empty() && !text.contains("${"));
+    ["clientSecret", "CLIENT_SECRET"].iter().filter_map(|key| auth.get(key)).any(is_literal)
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
+mod auth;
 mod clients;
 mod example;
 mod fuzz_smoke;

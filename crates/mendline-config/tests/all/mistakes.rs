@@ -148,7 +148,7 @@ fn invalid_file_yields_one_finding() {
 
 #[test]
 fn findings_show_no_secret() {
-    let text = r#"{ "mendline": {}, "mcpServers": { "a": { "url": "https://u:literal@x.test/?key=literal", "headers": { "A": "literal", "Host:": "${API_TOKEN}" }, "args": ["literal"], "what": "literal", "auth": { "type": "oauth", "CLIENT_SECRET": "literal" }, "limits": { "inFlight": "literal" } } } }"#;
+    let text = r#"{ "mendline": {}, "mcpServers": { "a": { "url": "https://u:literal@x.test/?key=literal", "headers": { "A": "literal", "Host:": "${API_TOKEN}" }, "args": ["literal"], "what": "literal", "auth": { "type": "oauth", "CLIENT_SECRET": "literal", "other": "literal" }, "limits": { "inFlight": "literal" } } } }"#;
     let loaded = loaded("x.json", text);
     let rendered = loaded.render(&loaded.findings, RenderStyle::Plain);
     assert!(loaded.findings.len() >= 5, "{rendered}");

@@ -110,6 +110,35 @@ pub struct Server {
     pub connection: Connection,
     /// The last error, if there was one.
     pub last_error: Option<LastError>,
+    /// Its credential, if that can be renewed.
+    #[serde(default)]
+    pub credential: Option<Credential>,
+}
+
+/// The credential of a server, without the credential itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Credential {
+    /// Its origin.
+    pub kind: CredentialKind,
+    /// Its state: `current`, `renewing` or `refused`.
+    pub state: String,
+    /// The number of credentials that replaced another one.
+    pub renewals: u64,
+    /// The number of failed renewals.
+    pub failures: u64,
+    /// The last trouble, until there is another credential.
+    pub why: Option<String>,
+}
+
+/// The origin of a credential that can be renewed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CredentialKind {
+    /// A variable, a file, a command, or client credentials.
+    Source,
+    /// A login of a person.
+    Login,
 }
 
 /// The changes of the lists of tools, prompts and resources.

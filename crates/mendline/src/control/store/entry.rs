@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mendline_core::config::{Dialect, RateLimit, Transport};
+use mendline_core::config::{self, Dialect, RateLimit, Transport};
 use mendline_core::event::Over;
 use mendline_core::policy::breaker;
 use mendline_core::status::{BreakerStatus, Counts, SilentCall, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
 
 use crate::control::snapshot::{
-    Breaker, BreakerState, Calls, Connection, LastError, Latency, Limit, Lists, Outcomes, Rate, Server, State,
-    StateKind, ToolBreaker, TransportKind,
+    Breaker, BreakerState, Calls, Connection, Credential, CredentialKind, LastError, Latency, Limit, Lists, Outcomes,
+    Rate, Server, State, StateKind, ToolBreaker, TransportKind,
 };
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
@@ -26,6 +26,7 @@ pub(super) struct Entry {
     target: String,
     transport: TransportKind,
     rate_limit: Option<RateLimit>,
+    credential: Option<CredentialKind>,
     pub(super) status: UpstreamStatus,
     /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
@@ -53,6 +54,11 @@ impl Entry {
                 Transport::Http(Dialect::Auto | Dialect::Streamable) => TransportKind::Http,
             },
             rate_limit: config.rate_limit,
+            credential: match config.credential {
+                config::CredentialKind::Fixed => None,
+                config::CredentialKind::Source => Some(CredentialKind::Source),
+                config::CredentialKind::Login => Some(CredentialKind::Login),
+            },
             status: UpstreamStatus::default(),
             kind: StateKind::Idle,
             since: now,
@@ -102,6 +108,14 @@ impl Entry {
             }
             _ => {}
         }
+    }
+
+    fn credential(&self, redactor: &Redactor) -> Option<Credential> {
+        let kind = self.credential?;
+        let known = self.status.credential.clone().unwrap_or_default();
+        let why = known.why.map(|why| shown(&why.to_string(), redactor));
+        let state = known.state.name().to_owned();
+        Some(Credential { kind, state, renewals: known.renewals, failures: known.failures, why })
     }
 
     /// Returns the current state of the server.
@@ -166,6 +180,7 @@ impl Entry {
                 what: shown(&error.to_string(), redactor),
                 ago_ms: millis(now.saturating_sub(self.last_error_at)),
             }),
+            credential: self.credential(redactor),
         }
     }
 
