@@ -479,13 +479,27 @@ fn oidc_provider_login_in_chromium_survives_ten_expiries_and_a_restart() {
 }
 
 #[test]
-fn oidc_provider_mock_login_in_chromium_works_with_openid_metadata_only() {
+fn oidc_provider_mock_without_pkce_is_used_only_if_its_endpoints_are_configured() {
     let folder = TempDir::new().unwrap();
     let python = installed("python-login/bin/python").unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/provider.py");
     let peer = Peer::start(Command::new(python).arg(script), &folder.path().join("provider.log"));
     let home = Home::new(folder.path(), &programs::built(), Browser::Chromium).unwrap();
     home.configure(peer.url(), &Value::Null).unwrap();
+    let why = home.login().unwrap_err();
+    assert!(why.contains("PKCE") && why.contains("auth.tokenEndpoint"), "{why}");
+    assert_eq!(home.visits(), 0);
+    let issuer = peer.addresses["issuer"].as_str().unwrap();
+    let auth = json!({
+        "type": "oauth",
+        "authorizationEndpoint": format!("{issuer}/oauth2/authorize"),
+        "tokenEndpoint": format!("{issuer}/oauth2/token"),
+        // It accepts any client.
+        "clientId": "mendline",
+        "clientSecret": "secret-canary",
+        "scopes": ["openid"],
+    });
+    home.configure(peer.url(), &auth).unwrap();
     let shown = home.login().unwrap_or_else(|why| panic!("{why}\n{}", texts(folder.path())));
     println!("{shown}");
     for restart in 0..2 {
@@ -494,7 +508,7 @@ fn oidc_provider_mock_login_in_chromium_works_with_openid_metadata_only() {
         let answer = call(&mut caller, "lookup", "k");
         assert!(succeeded(&answer), "{answer}\n{}", caller.log());
     }
-    assert_eq!(peer.counts()["executions"], 2);
+    assert_eq!((&peer.counts()["executions"], home.visits()), (&json!(2), 1));
 }
 
 fn texts(folder: &Path) -> String {
