@@ -5,6 +5,7 @@
 //! mendline-faults oauth [listen=ADDRESS] [control=ADDRESS] [stay=true] [ledger=FILE] [consent=page] …
 //! mendline-faults proxy to=ADDRESS [listen=ADDRESS] [control=ADDRESS] [stay=true]
 //! mendline-faults compare mendline=PATH [peers=FOLDER] [fastmcp=FOLDER] [rounds=2] [calls=10]
+//! mendline-faults browse address=URL [log=FILE]
 //! mendline-faults list
 //! ```
 //!
@@ -22,14 +23,14 @@ use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::authorization::{AuthorizationServer, AuthorizationSettings};
-use crate::compare;
 use crate::control::{Control, Subject};
 use crate::proxy::Proxy;
 use crate::server::Server;
 use crate::settings::{Settings, object_from_options};
+use crate::{browse, compare};
 use crate::{fault, toxic};
 
-const USAGE: &str = "usage: mendline-faults server|oauth|proxy|compare|list [name=value …]";
+const USAGE: &str = "usage: mendline-faults server|oauth|proxy|compare|browse|list [name=value …]";
 
 /// The reason why a command failed.
 #[derive(Debug)]
@@ -65,6 +66,9 @@ pub async fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     if command == "compare" {
         return compare::run(options).await;
+    }
+    if command == "browse" {
+        return browse::run(options).await;
     }
     let listen = address(&mut options, "listen")?;
     let control = address(&mut options, "control")?;

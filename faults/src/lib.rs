@@ -20,6 +20,7 @@ pub mod fault;
 pub mod toxic;
 
 mod authorization;
+mod browse;
 mod compare;
 mod control;
 mod identity;

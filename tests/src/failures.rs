@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use mendline_core::config::FailureForm;
+use mendline_core::config::{CredentialKind, FailureForm};
 use mendline_core::evidence::Outcome;
 use mendline_core::reason::{Exit, LossReason, Reason};
 use mendline_core::words::{Cause, Failure};
@@ -47,6 +47,7 @@ pub fn all(modern: bool) -> Vec<Failure> {
                         what: "create_note".into(),
                         why,
                         needs_person,
+                        credential: CredentialKind::Fixed,
                         modern,
                         form: FailureForm::Result,
                     });

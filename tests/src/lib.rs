@@ -19,6 +19,8 @@
 //!
 //! Every [failure](failures) that Mendline can answer with is read by the clients, in both eras.
 //!
+//! [Logins](logins) need no person: Mendline gets a home directory and a browser that confirms.
+//!
 //! The [zoo] is separate: servers and client libraries of many authors, and a binary instead of tests.
 //!
 //! `cargo xtask peers` installs the peers from lock files; this crate finds them in `target/peers/`.
@@ -32,6 +34,7 @@ pub mod failures;
 pub mod faulty_server;
 pub mod listening_server;
 pub mod live_client;
+pub mod logins;
 pub mod nondeterminism;
 pub mod processes;
 pub mod relay;

@@ -10,6 +10,7 @@ mod defaults;
 mod deny;
 mod installation;
 mod instructions;
+mod logins;
 mod matrix;
 mod mutants;
 mod outages;
@@ -31,6 +32,7 @@ Usage: cargo xtask <COMMAND> [OPTIONS]
 Commands:
   test     runs everything that must pass before a change lands (installs what it needs into target/)
   peers    tests Mendline with the official SDKs as clients and servers; part of `test`
+  logins   tests logins with authorization servers, Chromium and the conformance suite; part of `test`
   zoo      tests Mendline with published servers and client libraries: --only NAME --sample --write FILE
   sim      runs simulated worlds: --seeds N --from S
   soak     kills a server every twenty seconds for a long time: --minutes N
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "test" => test::run(&rest),
         "peers" => peers::run(&rest),
+        "logins" => logins::run(&rest),
         "zoo" => zoo::run(&rest),
         "sim" => sim::run(&rest),
         "soak" => soak::run(&rest),

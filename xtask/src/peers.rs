@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::bench;
 use crate::command::{CommandLine, root, target};
-use crate::installation;
 use crate::tools::{self, NODE, NPM, PYTHON};
+use crate::{installation, logins};
 
 const HELP: &str = "\
 Usage: cargo xtask peers [--only NAME] [--install]
@@ -63,12 +63,15 @@ fn test(only: Option<&str>) -> Result<(), String> {
     let home = home.to_string_lossy();
     if tools::has_nextest() {
         let chosen = only.map(|name| format!(" and test({name})")).unwrap_or_default();
-        let chosen = format!("package(mendline-peers){chosen}");
+        let chosen = format!("package(mendline-peers) and not {}{chosen}", logins::BINARIES);
         return CommandLine::cargo(&["nextest", "run", "--workspace", "-E", &chosen])
             .env("MENDLINE_PEERS", &home)
             .run();
     }
-    let mut test = vec!["test", "--package", "mendline-peers", "--lib", "--tests"];
+    let mut test = vec!["test", "--package", "mendline-peers", "--lib"];
+    for name in ["failures", "framing", "heal", "remote", "soak", "startup", "transcripts"] {
+        test.extend(["--test", name]);
+    }
     test.extend(only);
     CommandLine::cargo(&test).env("MENDLINE_PEERS", &home).run()
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask soak`: a long run of the tests that kill a server every twenty seconds.
+//! `cargo xtask soak`: long runs of tests that are short as part of `cargo xtask test`.
 //!
-//! The tests are in `tests/tests/soak.rs` and take two minutes as part of `cargo xtask test`. This task builds what
-//! they need, sets their duration and shows their figures.
+//! The tests in `tests/tests/soak.rs` kill a server every twenty seconds; they take two minutes there, and as long as
+//! the option says here. One test in `tests/tests/login.rs` lets a token expire that eight processes share; fifty times
+//! there, a thousand times here. This task builds what they need and shows their figures.
 
 use crate::command::CommandLine;
 
@@ -13,6 +14,8 @@ Usage: cargo xtask soak [--minutes N]
 
 /// The variable that sets the duration of the tests.
 const VARIABLE: &str = "MENDLINE_SOAK_MINUTES";
+/// The variable that sets the number of expiries.
+const EXPIRIES: &str = "MENDLINE_SOAK_EXPIRIES";
 
 /// Runs the soak test.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
@@ -30,7 +33,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     }
     CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
     let test = ["test", "--package", "mendline-peers", "--test", "soak", "--", "--nocapture"];
-    CommandLine::cargo(&test).env(VARIABLE, minutes).run()
+    CommandLine::cargo(&test).env(VARIABLE, minutes).run()?;
+    let shared = "eight_processes_share_a_rotating_refresh_token";
+    let test = ["test", "--package", "mendline-peers", "--test", "login", "--", "--nocapture", shared];
+    CommandLine::cargo(&test).env(EXPIRIES, "1000").run()
 }
 
 #[cfg(test)]

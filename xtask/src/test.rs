@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::CommandLine;
-use crate::{defaults, deny, instructions, matrix, outages, peers, sim, tools, words, zoo};
+use crate::{defaults, deny, instructions, logins, matrix, outages, peers, sim, tools, words, zoo};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
@@ -68,6 +68,7 @@ fn steps(fast: bool) -> Vec<Step> {
         let with_balancers = || outages::run_with(outages::WITH_BALANCERS);
         steps.push(Step::task("balancers", "cargo xtask outages --balancers", with_balancers));
         steps.push(Step::task("peers", "cargo xtask peers", || peers::run(&[])));
+        steps.push(Step::task("logins", "cargo xtask logins", || logins::run(&[])));
         steps.push(Step::task("zoo", "cargo xtask zoo --sample", || zoo::run(&["--sample".into()])));
     }
     steps

@@ -51,6 +51,9 @@ pub const BALANCERS: [Tool; 2] = [
 /// The packages with the programs of [`BALANCERS`], and the libraries of them that few machines have.
 const UNPACKED: &[&str] = &["haproxy", "nginx", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"];
 
+/// The browser in which login pages are clicked.
+pub const CHROMIUM: Tool = Tool { name: "Chromium", probe: &["chromium", "--version"], debian: &["chromium"] };
+
 /// Counts instructions.
 pub const VALGRIND: Tool = Tool { name: "Valgrind", probe: &["valgrind", "--version"], debian: &["valgrind"] };
 

@@ -53,6 +53,29 @@ async fn server_and_proxy_processes_end_with_their_stdin() {
 }
 
 #[tokio::test]
+async fn browser_follows_the_redirects_of_a_login() {
+    let (server, at) = start(&["oauth", "redirects=exact"]).await;
+    let folder = std::env::temp_dir().join(format!("mendline-browse-{}", std::process::id()));
+    let log = format!("log={}", folder.display());
+    let target = format!("{}/.well-known/openid-configuration", at["issuer"].as_str().unwrap());
+    // The client `machine` accepts every redirect; here it leads to the metadata.
+    let query = format!("response_type=code&client_id=machine&redirect_uri={target}&code_challenge=c");
+    let url = format!("{}/authorize?{query}&code_challenge_method=S256", at["issuer"].as_str().unwrap());
+    let output =
+        timeout(TIMEOUT, command(&["browse", &format!("address={url}"), &log]).output()).await.unwrap().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(std::fs::read_to_string(&folder).unwrap(), "begun\nended 200\n");
+    std::fs::remove_file(&folder).unwrap();
+    let (_, counts) = send(address(&at["control"]), "GET", "auth/counts", &Value::Null).await;
+    assert_eq!((&counts["authorizations"], &counts["metadata"]), (&json!(1), &json!(1)));
+    assert_eq!(send(address(&at["control"]), "POST", "auth/settings", &json!({ "consent": "page" })).await.0, 200);
+    assert_eq!(send(address(&at["control"]), "POST", "auth/settings", &json!({ "consent": "maybe" })).await.0, 400);
+    let fail = json!({ "fault": { "status": { "status": 503, "retryAfter": 1 } }, "times": 2 });
+    assert_eq!(send(address(&at["control"]), "POST", "auth/fail", &fail).await.0, 200);
+    assert!(end(server).await.success());
+}
+
+#[tokio::test]
 async fn invalid_command_prints_an_error() {
     for args in
         [&["server", "ear=modern"][..], &["server", "modern"], &["proxy"], &["proxy", "to=x"], &["unknown"], &[]]
