@@ -343,6 +343,47 @@ fn first_handshake_without_login_is_answered_provisionally() {
 }
 
 #[test]
+fn only_the_handshake_probes_a_server_without_login() {
+    let mut stage = of_kind(CredentialKind::Login);
+    stage.client_sends(INITIALIZE);
+    let seen = stage.next_sent();
+    refuse(&mut stage, &seen);
+    failed(&mut stage, CredentialError::NoLogin);
+    let mut probes = 0;
+    stage.run(Duration::from_secs(60), |stage, seen| {
+        assert_eq!(seen.method(), "initialize");
+        probes += 1;
+        refuse(stage, seen);
+    });
+    assert!((3..=6).contains(&probes), "{probes} probes in a minute");
+}
+
+#[test]
+fn new_login_dials_a_server_that_is_not_dialed_by_itself() {
+    use mendline_core::config::AutoReconnect;
+    let mut stage = Stage::with(Dialect::Auto, |notes| {
+        notes.keep_alive = None;
+        notes.credential = CredentialKind::Login;
+        notes.reconnect = AutoReconnect { enabled: Some(false), ..AutoReconnect::default() }.into();
+    });
+    changed(&mut stage, 1);
+    let mut stage = stage.initialize_session();
+    stage.client_sends(&call(1, "create_note"));
+    stage.refuse_connection();
+    stage.client_reads().unwrap();
+    stage.client_sends(&call(2, "create_note"));
+    stage.run(MOMENT, refuse);
+    failed(&mut stage, CredentialError::LoginEnded);
+    stage.run(Duration::from_secs(60), refuse);
+    assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Idle));
+    changed(&mut stage, 2);
+    stage.run(MOMENT, Stage::serve);
+    stage.client_sends(&call(3, "create_note"));
+    let read = stage.run(MOMENT, Stage::serve);
+    assert!(read.iter().any(|(_, it)| it["id"] == 3 && it["result"] == serde_json::json!({})), "{read:?}");
+}
+
+#[test]
 fn handshake_during_a_long_renewal_is_answered_provisionally_and_sent_later() {
     let mut stage = of_kind(CredentialKind::Source);
     stage.client_sends(INITIALIZE);

@@ -49,6 +49,8 @@ impl Upstream {
         }
         self.availability.login_probes = 0;
         self.link.hasten(self.gate.resumes_at(cx.now), cx);
+        // A server that is not dialed by itself is dialed, because a person or its source has acted.
+        self.link.open(cx);
         if self.link.is_up() {
             cx.disarm(&mut self.availability.timer);
             self.availability.timer = cx.wake_in(Duration::ZERO, Alarm::Availability(self.id));

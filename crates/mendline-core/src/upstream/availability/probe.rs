@@ -82,6 +82,8 @@ impl Upstream {
             Condition::Suspect if self.runs(InternalRequest::Handshake) || self.runs(InternalRequest::Confirm) => {
                 self.availability.timer = cx.wake_in(defaults::PROBE_PAUSE, Alarm::Availability(self.id));
             }
+            // The link was lost meanwhile; its next dial probes the server.
+            Condition::NeedsLogin if self.is_probed_by_link() => {}
             Condition::Suspect | Condition::NeedsLogin => {
                 self.availability.step = ProbeStep::First;
                 self.send_probe(cx);
