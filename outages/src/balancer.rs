@@ -19,10 +19,6 @@ use crate::observed::Observed;
 use crate::play::Stage;
 use backend::Backend;
 use process::Balancer;
-/// The interval of the calls of an agent.
-const AGENT_INTERVAL: Duration = Duration::from_millis(300);
-/// Of so many calls of an agent one is unsafe.
-const AGENT_UNSAFE: usize = 5;
 /// The pause between calls that is longer than the idle timeout of the balancer.
 const IDLE_PAUSE: Duration = Duration::from_millis(1_200);
 /// The number of calls with such pauses.
@@ -194,19 +190,8 @@ impl Played<'_> {
     }
 }
 
-/// Calls in a fixed interval, without waiting for answers.
+/// Calls in a fixed interval until then.
 async fn agent(client: &mut Client, until: Instant) {
-    let mut at = Instant::now();
-    let mut number = 0;
-    while at < until {
-        sleep_until(at).await;
-        number += 1;
-        if number % AGENT_UNSAFE == 0 {
-            client.write_note(None).await;
-        } else {
-            client.read(None).await;
-        }
-        at += AGENT_INTERVAL;
-    }
+    client.call_like_agent(until).await;
     sleep_until(until).await;
 }

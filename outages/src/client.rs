@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::observed::{Answer, Call, Kind};
 
@@ -25,6 +25,12 @@ pub(crate) const WARM_UP: Duration = Duration::from_secs(40);
 
 /// The time that Mendline has to read a line.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
+
+/// The interval of the calls of an agent.
+const AGENT_INTERVAL: Duration = Duration::from_millis(300);
+
+/// Of so many calls of an agent one is unsafe.
+const AGENT_UNSAFE: usize = 5;
 
 /// Variables of the machine that a run must not see.
 const PROXY_VARIABLES: [&str; 8] =
@@ -168,6 +174,22 @@ impl Client {
     /// Calls a tool that writes.
     pub(crate) async fn write_note(&mut self, until: Option<&Path>) -> String {
         self.call(Kind::Unsafe, "create_note", until).await
+    }
+
+    /// Calls in a fixed interval, without waiting for answers, as an agent does.
+    pub(crate) async fn call_like_agent(&mut self, until: Instant) {
+        let mut at = Instant::now();
+        let mut number = 0;
+        while at < until {
+            sleep_until(at).await;
+            number += 1;
+            if number % AGENT_UNSAFE == 0 {
+                self.write_note(None).await;
+            } else {
+                self.read(None).await;
+            }
+            at += AGENT_INTERVAL;
+        }
     }
 
     async fn call(&mut self, kind: Kind, tool: &str, until: Option<&Path>) -> String {

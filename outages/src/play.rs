@@ -17,10 +17,6 @@ use crate::site::Site;
 use crate::syn_counter::SynCounter;
 /// The time after the beginning of the outage at which the first call is issued.
 const SOON: Duration = Duration::from_millis(100);
-/// The interval of the calls of an agent.
-const AGENT_INTERVAL: Duration = Duration::from_millis(300);
-/// Of so many calls of an agent one is unsafe.
-const AGENT_UNSAFE: usize = 5;
 /// The time for which an agent calls before the outage.
 const AGENT_BEFORE: Duration = Duration::from_secs(1);
 /// The interval of the reads that look for the end of the outage.
@@ -166,7 +162,7 @@ impl Played<'_> {
         match self.cell.situation {
             Situation::ReadInFlight => self.put_in_flight(&mut client, &gate, 1, 0).await?,
             Situation::ManyInFlight => self.put_in_flight(&mut client, &gate, MANY, MANY).await?,
-            Situation::Agent => self.agent(&mut client, Instant::now() + AGENT_BEFORE).await,
+            Situation::Agent => client.call_like_agent(Instant::now() + AGENT_BEFORE).await,
             _ => {}
         }
         self.site.settle_dials(self.stage.counter.as_ref()).await;
@@ -192,7 +188,7 @@ impl Played<'_> {
                 sleep_until(begin + self.cell.duration() / 2).await;
                 client.write_note(None).await;
             }
-            Situation::Agent => self.agent(&mut client, end).await,
+            Situation::Agent => client.call_like_agent(end).await,
             _ => {}
         }
         sleep_until(end).await;
@@ -218,22 +214,6 @@ impl Played<'_> {
                 return;
             }
             sleep_until(next).await;
-        }
-    }
-
-    /// Calls in a fixed interval, without waiting for answers.
-    async fn agent(&self, client: &mut Client, until: Instant) {
-        let mut at = Instant::now();
-        let mut number = 0;
-        while at < until {
-            sleep_until(at).await;
-            number += 1;
-            if number % AGENT_UNSAFE == 0 {
-                client.write_note(None).await;
-            } else {
-                client.read(None).await;
-            }
-            at += AGENT_INTERVAL;
         }
     }
 

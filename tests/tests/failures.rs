@@ -6,12 +6,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
+mod fault_runtime;
 mod programs;
 
 use std::ffi::OsString;
-use std::future::pending;
-use std::sync::{Once, OnceLock};
 
+use fault_runtime::runtime;
 use mendline_core::words::{FAILURE_KEY, Failure};
 use mendline_faults::{Answers, Rule, Settings};
 use mendline_peers::failures::{RESOURCE, TOOLS, all, response};
@@ -21,7 +21,6 @@ use mendline_peers::stage::Era::{Legacy, Modern};
 use mendline_peers::stage::{Client, Era, Server, Stage, Transport};
 use mendline_wire::{Id, Method};
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Handle, Runtime};
 
 fn stage(client: Client, era: Era) -> Stage {
     Stage { client, server: Server::Fixture, era, transport: Transport::Stdio, programs: programs::built() }
@@ -117,17 +116,6 @@ fn w03_rmcp_reads_every_failure() {
 #[test]
 fn w03_rmcp_reads_every_modern_failure() {
     reads_every_failure(Rust, Modern);
-}
-
-/// Returns the runtime of the fault servers, which runs until the process ends.
-fn runtime() -> &'static Handle {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    static DRIVEN: Once = Once::new();
-    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
-    DRIVEN.call_once(|| {
-        std::thread::spawn(|| runtime.block_on(pending::<()>()));
-    });
-    runtime.handle()
 }
 
 /// Provokes failures behind `mendline run` in one conversation.

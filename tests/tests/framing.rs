@@ -5,18 +5,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
+mod fault_runtime;
 mod programs;
 
 use std::ffi::OsString;
-use std::future::pending;
-use std::sync::{Once, OnceLock};
 
+use fault_runtime::runtime;
 use mendline_faults::{Answers, Era, Rule, Server, Settings};
 use mendline_peers::live_client::LiveClient;
 use mendline_peers::stage::Client::{Python2, TypeScript2};
 use mendline_peers::stage::{Client, Stage, Transport};
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Handle, Runtime};
 
 /// Returns the framings with their names.
 fn framings() -> Vec<(&'static str, Answers, Rule)> {
@@ -80,15 +79,4 @@ fn w01_r23_python_2_reads_every_framing_through_mendline() {
 #[test]
 fn w01_r23_typescript_2_reads_every_framing_through_mendline() {
     reads_every_framing(TypeScript2);
-}
-
-/// Returns the runtime of the fault servers: one thread until the process ends.
-fn runtime() -> &'static Handle {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    static DRIVEN: Once = Once::new();
-    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
-    DRIVEN.call_once(|| {
-        std::thread::spawn(|| runtime.block_on(pending::<()>()));
-    });
-    runtime.handle()
 }

@@ -6,17 +6,17 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test prints its figures")]
 
+mod fault_runtime;
 mod programs;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
-use std::future::pending;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
+use fault_runtime::runtime;
 use mendline_faults::{Answers, Rule, Seen, Settings};
 use mendline_peers::caller::Caller;
 use mendline_peers::faulty_server::FaultyServer;
@@ -29,7 +29,6 @@ use mendline_peers::stage::{Client, Era, Server, Stage, Transport, installed};
 use mendline_peers::transcript::Transcript;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
-use tokio::runtime::{Builder, Handle, Runtime};
 
 /// The deadline for anything that should happen at once, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -76,17 +75,6 @@ fn server_behind(stage: &Stage, log: &Path) -> i32 {
     });
     assert!(runs, "one server behind {}: {found:?}", log.display());
     found[0]
-}
-
-/// Returns the runtime of the fault servers: one thread until the process ends.
-fn runtime() -> &'static Handle {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    static DRIVEN: Once = Once::new();
-    let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());
-    DRIVEN.call_once(|| {
-        std::thread::spawn(|| runtime.block_on(pending::<()>()));
-    });
-    runtime.handle()
 }
 
 // ---- seed 000: a stream that is primed and closed for every request ----

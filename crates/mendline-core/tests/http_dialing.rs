@@ -7,7 +7,7 @@ mod stage;
 use mendline_core::reason::CutReason;
 use std::time::Duration;
 
-use mendline_core::config::{AutoReconnect, Dialect};
+use mendline_core::config::{AutoReconnect, Dialect, Startup};
 use mendline_core::port::{Content, ExchangeEnd, Verb};
 use mendline_core::{Event, Input, LinkId, LinkState, UpstreamConfig, defaults};
 use stage::NOTES;
@@ -36,7 +36,11 @@ fn response_head_proves_connection_without_connect_event() {
 
 #[test]
 fn handshake_without_connection_in_time_is_failed_dial() {
-    let mut stage = Stage::with(Dialect::Streamable, |notes| notes.timeouts.handshake = Duration::from_secs(5));
+    let mut stage = Stage::with(Dialect::Streamable, |notes| {
+        notes.timeouts.handshake = Duration::from_secs(5);
+        // Nothing else ends the first attempt.
+        notes.catalogue.startup = Startup::Wait;
+    });
     stage.client_sends(INITIALIZE);
     let handshake = stage.seen.pop_front().unwrap();
     assert_eq!((handshake.method().as_str(), state(&stage)), ("initialize", Some(LinkState::Dialing)));
