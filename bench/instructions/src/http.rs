@@ -65,5 +65,5 @@ fn respond(harness: &mut Harness, exchange: ExchangeId, head: Head, body: Option
 }
 
 fn head(status: u16, content: Content, session: Option<&str>) -> Head {
-    Head { status, content, session: session.map(str::to_owned), retry_after_ms: None, has_challenge: false }
+    Head { status, content, session: session.map(str::to_owned), retry_after_ms: None, challenge: None }
 }
