@@ -86,11 +86,6 @@ pub enum OAuthError {
         /// The issuer of the response, if it named one.
         found: Option<String>,
     },
-    /// The pasted text is no response of the authorization server.
-    PastedText {
-        /// The reason.
-        why: &'static str,
-    },
     /// The callback did not come in time.
     NoCallback {
         /// The limit.
@@ -280,9 +275,6 @@ impl OAuthError {
                 Some(found) => write!(f, "the response names the issuer {found}, expected {expected}; it is refused"),
                 None => write!(f, "the response names no issuer, expected {expected}; it is refused"),
             },
-            OAuthError::PastedText { why } => {
-                write!(f, "cannot use the pasted text: {why}; paste the whole address that the browser shows")
-            }
             OAuthError::NoCallback { after, registered_before } => {
                 write!(f, "the browser did not come back within {} s", after.as_secs())?;
                 if *registered_before {
