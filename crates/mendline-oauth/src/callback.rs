@@ -113,9 +113,16 @@ impl Callback {
         self.queries.recv().await
     }
 
-    /// Accepts no more queries: later ones get a page that says so.
-    pub(crate) fn close(&mut self) {
+    /// Answers the queries that nothing waits for, and closes the port.
+    pub(crate) async fn close(mut self) {
         self.queries.close();
+        while let Some(query) = self.next().await {
+            query.browser.show(Page::Ignored).await;
+        }
+        for task in &mut self.tasks {
+            task.abort();
+            let _ = task.await;
+        }
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) async fn run(oauth: &OAuth, login: &DeviceLogin<'_>, ui: &dyn LoginUi
             TokenResult::Granted(tokens) => return Ok(tokens),
             TokenResult::Denied { error, .. } if error == "authorization_pending" => {}
             TokenResult::Denied { error, .. } if error == "slow_down" => {
-                interval = (interval + SLOWER).min(MAX_INTERVAL)
+                interval = (interval + SLOWER).min(MAX_INTERVAL);
             }
             TokenResult::Denied { error, .. } if error == "expired_token" => return Err(OAuthError::DeviceExpired),
             TokenResult::Denied { error, description } => {

@@ -43,7 +43,8 @@ pub async fn discover(oauth: &OAuth, settings: &Settings, challenges: &[Challeng
     let rule = AddressRule::for_server(&settings.server, settings.allow_private);
     let search = Search { oauth, server: &settings.server, rule };
     let asked;
-    let (challenges, refused) = if challenges.is_empty() && !has_endpoints(settings) {
+    let was_asked = challenges.is_empty() && !has_endpoints(settings);
+    let (challenges, refused) = if was_asked {
         asked = search.ask_server().await?;
         (asked.0.as_slice(), asked.1)
     } else {
@@ -54,7 +55,16 @@ pub async fn discover(oauth: &OAuth, settings: &Settings, challenges: &[Challeng
     let mut found = if has_endpoints(settings) {
         Discovered { provider: configured(settings), ..Discovered::default() }
     } else {
-        search.run(challenge.and_then(|it| it.resource_metadata.as_deref()), refused).await?
+        let mut metadata = search.resource(challenge.and_then(|it| it.resource_metadata.as_deref())).await?;
+        if metadata.is_none() && !was_asked {
+            // A refusal for another reason, such as a missing scope, may lack what the first one has.
+            let first = search.ask_server().await?.0;
+            let named = first.iter().find_map(|it| it.resource_metadata.as_deref());
+            if named.is_some() {
+                metadata = search.resource(named).await?;
+            }
+        }
+        search.run(metadata, refused).await?
     };
     found.challenge_scopes = scopes.split_whitespace().map(str::to_owned).collect();
     if let Some(endpoint) = &settings.authorization_endpoint {
@@ -99,8 +109,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    async fn run(&self, named: Option<&str>, refused: bool) -> Result<Discovered, OAuthError> {
-        let Some(metadata) = self.resource(named).await? else { return self.origin_as_issuer(refused).await };
+    /// Finds the authorization server of the resource with this metadata.
+    async fn run(&self, metadata: Option<ResourceMetadata>, refused: bool) -> Result<Discovered, OAuthError> {
+        let Some(metadata) = metadata else { return self.origin_as_issuer(refused).await };
         let resource = metadata.resource.clone().or_else(|| Some(self.server.to_owned()));
         let scopes = metadata.scopes.clone();
         if metadata.authorization_servers.is_empty() {
@@ -313,6 +324,23 @@ mod tests {
     }
 
     #[test]
+    fn challenge_without_metadata_leads_to_that_of_the_first_refusal() {
+        let fake = Fake::new();
+        let mut refusal = json(401, "{}");
+        let header = r#"Bearer resource_metadata="https://mcp.example/meta", scope="read""#;
+        refusal.headers.push(("WWW-Authenticate".to_owned(), header.to_owned()));
+        fake.on(SERVER, refusal);
+        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
+        let metadata = json(200, &metadata("https://auth.example"));
+        fake.on("https://auth.example/.well-known/oauth-authorization-server", metadata);
+        let found = found(&fake, &challenge(r#"Bearer error="insufficient_scope", scope="write""#)).unwrap();
+        assert_eq!(
+            (found.provider.issuer.as_str(), found.challenge_scopes),
+            ("https://auth.example", vec!["write".to_owned()])
+        );
+    }
+
+    #[test]
     fn well_known_paths_are_tried_in_order() {
         let fake = Fake::new();
         let root = "https://mcp.example/.well-known/oauth-protected-resource";
@@ -378,6 +406,16 @@ mod tests {
         let without = found(&Fake::new(), &challenge("Bearer")).unwrap();
         assert_eq!(without.provider.authorization_endpoint.as_deref(), Some("https://mcp.example/authorize"));
         assert_eq!(without.provider.registration_endpoint.as_deref(), Some("https://mcp.example/register"));
+    }
+
+    #[test]
+    fn server_with_anonymous_handshake_is_found_by_its_metadata() {
+        let fake = Fake::new();
+        fake.on(SERVER, json(200, "{}"));
+        fake.on(PRM, json(200, &prm(SERVER, "https://auth.example")));
+        let metadata = json(200, &metadata("https://auth.example"));
+        fake.on("https://auth.example/.well-known/oauth-authorization-server", metadata);
+        assert!(found(&fake, &[]).is_ok());
     }
 
     #[test]

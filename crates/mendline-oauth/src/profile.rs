@@ -1,9 +1,10 @@
 //! Profiles of authorization servers: deviations from the specifications, as data.
 //!
 //! A profile is found by the host of the issuer or of the authorization endpoint. Settings of the operator come first.
-//! What is found out at run time is stored with the issuer and applies as if a profile had it ([`Quirks`]).
+//! What is found out at run time is stored with the issuer and applies as if a profile had it.
 //!
-//! [`Quirks`]: crate::store::record::Quirks
+//! Two deviations need no profile. A server with an anonymous handshake refuses only `tools/call`; the metadata at its
+//! well-known paths leads to the login. A server that does not rotate refresh tokens sends none; the old one is kept.
 
 use crate::metadata::Provider;
 use crate::settings::RedirectHost;

@@ -1,5 +1,7 @@
 //! Doubles for tests: an HTTP client with canned responses, and a state directory.
 
+pub(crate) mod server;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -83,13 +85,16 @@ impl HttpClient for Fake {
     }
 }
 
+type Paste = Arc<dyn Fn(&str) -> String + Send + Sync>;
+type Browse = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// A person who pastes lines and whose browser is a function.
 #[derive(Clone, Default)]
 pub(crate) struct Person {
     steps: Arc<Mutex<Vec<Progress>>>,
     opened: Arc<Mutex<Vec<String>>>,
-    paste: Option<Arc<dyn Fn(&str) -> String + Send + Sync>>,
-    browse: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    paste: Option<Paste>,
+    browse: Option<Browse>,
 }
 
 impl Person {

@@ -68,10 +68,15 @@ fn second_callback_gets_a_page_of_its_own() {
     run(async {
         let mut callback = bind().await;
         let port = callback.port();
-        let _browser = tokio::spawn(get_owned(port, "/callback?code=1"));
+        let _first = tokio::spawn(get_owned(port, "/callback?code=1"));
         let _query = callback.next().await.unwrap();
-        callback.close();
-        assert!(get(port, "/callback?code=1").await.contains("belongs to no login"));
+        let second = tokio::spawn(get_owned(port, "/callback?code=1"));
+        while callback.queries.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        callback.close().await;
+        assert!(second.await.unwrap().contains("belongs to no login"));
+        assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err(), "the port is free");
     });
 }
 

@@ -99,11 +99,7 @@ impl<'a> Flow<'a> {
                 Err(error) => browser.show(Page::Failed { why: &error.to_string() }).await,
             }
         }
-        // A callback that came twice gets a page, too.
-        callback.close();
-        while let Some(query) = callback.next().await {
-            query.browser.show(Page::Ignored).await;
-        }
+        callback.close().await;
         result
     }
 

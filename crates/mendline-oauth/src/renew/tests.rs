@@ -1,1 +1,293 @@
-//! Tests.
+//! Tests of renewals: races, faults, and deaths at every step.
+
+use std::time::{Duration, SystemTime};
+
+use mendline::credential::{CredentialSource, Occasion};
+
+use super::*;
+use crate::OAuthSource;
+use crate::store::Seal;
+use crate::testing::block_on;
+use crate::testing::server::{Fault, Server, logged_in, settings, stored};
+
+/// Faults that can pass, whatever the server has done.
+const PASSING: [Fault; 8] = [
+    Fault::Status(500),
+    Fault::Status(502),
+    Fault::Status(503),
+    Fault::Status(429),
+    Fault::Status(403),
+    Fault::Html,
+    Fault::WrongJson,
+    Fault::CutBefore,
+];
+
+#[test]
+fn renewed_login_is_stored_and_used() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        let renewed = renew(&server.oauth(), &settings(), &old).await.unwrap();
+        assert_ne!(renewed.access_token, old);
+        assert_eq!((stored(&server), renewed.renewals), (renewed, 1));
+        assert_eq!(server.state().refreshes, 1);
+    });
+}
+
+#[test]
+fn token_of_another_process_is_adopted() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        let first = renew(&server.oauth(), &settings(), &old).await.unwrap();
+        let second = renew(&server.oauth(), &settings(), &old).await.unwrap();
+        assert_eq!((first, server.state().refreshes), (second, 1));
+    });
+}
+
+#[test]
+fn a76_concurrent_renewals_make_one_request() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.state().faults.push_back(Fault::Slow(3000));
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let (oauth, old) = (server.oauth(), old.clone());
+                tokio::spawn(async move { renew(&oauth, &settings(), &old).await.unwrap().access_token })
+            })
+            .collect();
+        let mut tokens = Vec::new();
+        for task in tasks {
+            tokens.push(task.await.unwrap());
+        }
+        assert!(tokens.iter().all(|token| *token == tokens[0] && *token != old));
+        assert_eq!(server.read(|it| (it.refreshes, it.reuses)), (1, 0));
+    });
+}
+
+#[test]
+fn a76_eight_sources_survive_fifty_expiries_with_one_login() {
+    block_on(async {
+        let server = Server::new();
+        server.state().lifetime = Some(60);
+        logged_in(&server).await;
+        let tasks: Vec<_> = (0..8u64)
+            .map(|number| {
+                let mut source = OAuthSource::new(server.oauth(), settings());
+                tokio::spawn(async move {
+                    for round in 0..=50u64 {
+                        let occasion = match (number + round) % 3 {
+                            0 => Occasion::Expiring,
+                            1 => Occasion::Refused { challenges: Vec::new() },
+                            _ => Occasion::Start,
+                        };
+                        source.read(&occasion).await.unwrap().unwrap();
+                        sleep(Duration::from_millis(61_000 + number * 7)).await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let state = server.state();
+        assert_eq!((state.logins, state.reuses), (1, 0));
+        assert_eq!(state.refreshes, 50);
+    });
+}
+
+#[test]
+fn a75_passing_faults_never_end_a_login() {
+    block_on(async {
+        for fault in PASSING {
+            let server = Server::new();
+            let old = logged_in(&server).await;
+            let before = stored(&server);
+            server.state().faults.push_back(fault);
+            let error = renew(&server.oauth(), &settings(), &old).await.unwrap_err();
+            assert!(error.can_pass(), "{fault:?}: {error}");
+            assert_eq!(stored(&server), before, "{fault:?}");
+            assert!(renew(&server.oauth(), &settings(), &old).await.is_ok(), "{fault:?}");
+        }
+    });
+}
+
+#[test]
+fn single_invalid_grant_does_not_end_a_login() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.state().faults.push_back(Fault::InvalidGrant);
+        let start = tokio::time::Instant::now();
+        assert!(renew(&server.oauth(), &settings(), &old).await.is_ok());
+        assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn second_invalid_grant_ends_a_login_and_keeps_the_file() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.end_all();
+        let error = renew(&server.oauth(), &settings(), &old).await.unwrap_err();
+        assert_eq!(error, OAuthError::LoginEnded { name: "notes".to_owned() });
+        assert!(stored(&server).ended);
+        let requests = server.state().requests.len();
+        assert!(renew(&server.oauth(), &settings(), &old).await.is_err());
+        assert_eq!(server.state().requests.len(), requests, "an ended login is not tried again");
+    });
+}
+
+#[test]
+fn login_by_another_process_between_two_refusals_is_used() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.end_all();
+        let renewal = tokio::spawn({
+            let (oauth, old) = (server.oauth(), old.clone());
+            async move { renew(&oauth, &settings(), &old).await }
+        });
+        sleep(Duration::from_secs(1)).await;
+        let new = logged_in(&server).await;
+        assert_eq!(renewal.await.unwrap().unwrap().access_token, new);
+        assert!(!stored(&server).ended);
+    });
+}
+
+#[test]
+fn refused_resource_is_left_out_and_remembered() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.state().refuses_resource = true;
+        let renewed = renew(&server.oauth(), &settings(), &old).await.unwrap();
+        assert!(renewed.resource.is_none() && renewed.quirks.refuses_resource);
+        let requests = server.state().requests.len();
+        renew(&server.oauth(), &settings(), &renewed.access_token).await.unwrap();
+        assert_eq!(server.state().requests.len(), requests + 1);
+    });
+}
+
+#[test]
+fn refresh_token_without_rotation_is_kept() {
+    block_on(async {
+        let server = Server::new();
+        server.state().rotates = false;
+        let old = logged_in(&server).await;
+        let refresh = stored(&server).refresh_token;
+        let renewed = renew(&server.oauth(), &settings(), &old).await.unwrap();
+        assert!(renewed.refresh_token.is_some() && renewed.refresh_token == refresh);
+        assert!(renew(&server.oauth(), &settings(), &renewed.access_token).await.is_ok());
+    });
+}
+
+#[test]
+fn forgotten_client_keeps_the_tokens_and_drops_the_registration() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        let before = stored(&server);
+        server.state().clients.clear();
+        let error = renew(&server.oauth(), &settings(), &old).await.unwrap_err();
+        assert!(matches!(&error, OAuthError::Denied { error, .. } if error == "invalid_client"), "{error}");
+        assert_eq!(stored(&server), before);
+        assert_eq!(server.oauth().store().known(&before.issuer).unwrap().registration, None);
+    });
+}
+
+#[test]
+fn caller_that_goes_away_does_not_stop_a_renewal() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.state().faults.push_back(Fault::Slow(3000));
+        let oauth = server.oauth();
+        let (settings, wait) = (settings(), Duration::from_secs(1));
+        assert!(tokio::time::timeout(wait, renew(&oauth, &settings, &old)).await.is_err());
+        let renewed = renew(&oauth, &settings, &old).await.unwrap();
+        assert_eq!((server.state().refreshes, stored(&server)), (1, renewed));
+    });
+}
+
+#[test]
+fn a79_wrong_clock_leads_to_a_renewal_and_nothing_worse() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        let day = Duration::from_secs(24 * 60 * 60);
+        let (ahead, behind) = (SystemTime::now() + day, SystemTime::now() - day);
+        let token = crate::token(&server.oauth().clock(move || ahead), &settings()).await.unwrap();
+        assert_eq!((server.state().refreshes, token.expires_at > Some(ahead)), (1, true));
+        // The token now seems to be valid for a day too long; a refusal renews it.
+        crate::token(&server.oauth().clock(move || behind), &settings()).await.unwrap();
+        let mut source = OAuthSource::new(server.oauth().clock(move || behind), settings());
+        source.read(&Occasion::Start).await.unwrap().unwrap();
+        source.read(&Occasion::Refused { challenges: Vec::new() }).await.unwrap().unwrap();
+        assert_eq!(server.read(|it| (it.refreshes, it.reuses)), (2, 0));
+        assert_ne!(stored(&server).access_token, old);
+    });
+}
+
+/// Stops the process, as it seems, when a file is written.
+struct DiesBeforeWriting;
+
+impl Seal for DiesBeforeWriting {
+    fn seal(&self, _name: &str, _plain: &[u8]) -> std::io::Result<Vec<u8>> {
+        panic!("the process dies here")
+    }
+
+    fn open(&self, _name: &str, sealed: &[u8]) -> std::io::Result<Vec<u8>> {
+        Ok(sealed.to_vec())
+    }
+}
+
+#[test]
+fn runtime_that_ends_during_a_request_releases_the_lock() {
+    let server = Server::new();
+    let old = block_on(logged_in(&server));
+    server.state().faults.push_back(Fault::Hang);
+    block_on(async {
+        let (oauth, settings) = (server.oauth(), settings());
+        let renewal = renew(&oauth, &settings, &old);
+        assert!(tokio::time::timeout(Duration::from_secs(1), renewal).await.is_err());
+    });
+    // The runtime is gone, and its tasks with it.
+    let renewed = block_on(renew(&server.oauth(), &settings(), &old)).unwrap();
+    assert_eq!((server.read(|it| (it.logins, it.reuses)), renewed.renewals), ((1, 0), 1));
+}
+
+#[test]
+fn lost_answer_of_a_rotation_is_said_once() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.state().faults.push_back(Fault::CutAfter);
+        assert!(renew(&server.oauth(), &settings(), &old).await.unwrap_err().can_pass());
+        // The refresh token was used up; nothing can bring the new one back.
+        let ended = renew(&server.oauth(), &settings(), &old).await.unwrap_err();
+        assert!(matches!(ended, OAuthError::LoginEnded { .. }));
+        // A server that does not rotate answers again.
+        let server = Server::new();
+        server.state().rotates = false;
+        let old = logged_in(&server).await;
+        server.state().faults.push_back(Fault::CutAfter);
+        assert!(renew(&server.oauth(), &settings(), &old).await.is_err());
+        assert!(renew(&server.oauth(), &settings(), &old).await.is_ok());
+    });
+}
+
+#[test]
+fn failed_write_is_an_error_and_the_old_login_stays() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        let before = stored(&server);
+        let mut oauth = server.oauth();
+        oauth.store = oauth.store.seal(DiesBeforeWriting);
+        assert!(matches!(renew(&oauth, &settings(), &old).await, Err(OAuthError::Store { .. })));
+        assert_eq!(stored(&server), before);
+    });
+}
