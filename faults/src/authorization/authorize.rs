@@ -93,7 +93,7 @@ pub(crate) fn check_resource(
 
 fn consent_page(state: &AuthorizationState, incoming: &Incoming<'_>, client: &str) -> Reply {
     let mut grants = state.grants();
-    let number = grants.issue("page");
+    let number = grants.name("page");
     grants.pages.insert(number.clone(), incoming.parameters.clone());
     drop(grants);
     state.counters.record(|counts| counts.pages += 1);

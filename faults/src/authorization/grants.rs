@@ -1,7 +1,7 @@
 //! The clients, codes and tokens that the authorization server has issued.
 //!
 //! A login is one grant. Its access tokens expire, its refresh tokens rotate, and the second use of a rotated one revokes
-//! the grant with all its tokens. All issued values contain `canary`, so that a test can search logs for them.
+//! the grant with all its tokens. All issued secrets contain `canary`, so that a test can search logs for them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
@@ -92,7 +92,13 @@ pub(crate) enum Redeemed {
 }
 
 impl Grants {
-    /// Returns a new unique value of this kind.
+    /// Returns a new unique name of this kind, which is no secret.
+    pub(crate) fn name(&mut self, kind: &str) -> String {
+        self.last_number += 1;
+        format!("{kind}-{:06}", self.last_number)
+    }
+
+    /// Returns a new unique secret of this kind.
     pub(crate) fn issue(&mut self, kind: &str) -> String {
         self.last_number += 1;
         format!("{kind}-canary-{:06}", self.last_number)

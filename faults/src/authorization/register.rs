@@ -19,7 +19,7 @@ pub(crate) fn answer(state: &AuthorizationState, incoming: &Incoming<'_>, body: 
         return refusal("invalid_redirect_uri", &format!("{uri} is not accepted"));
     }
     let mut grants = state.grants();
-    let id = grants.issue("client");
+    let id = grants.name("client");
     let method = document["token_endpoint_auth_method"].as_str().unwrap_or("client_secret_basic").to_owned();
     let is_public = method == "none";
     let secret = (incoming.settings.client_secrets && !is_public).then(|| grants.issue("secret"));
