@@ -7,7 +7,7 @@ use mendline_config::{Auth, LoginStart, OAuth, Resource, is_plain_variable_name}
 /// The flags of a login.
 #[derive(Args, Clone, Default)]
 pub(crate) struct LoginFlags {
-    /// Account of the login, for several logins to one URL; a login as somebody else is refused
+    /// Account of the login, for several logins to one URL; a login with another identity is refused
     #[arg(long, value_name = "ACCOUNT", help_heading = HEADING)]
     account: Option<String>,
 

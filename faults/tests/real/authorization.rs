@@ -304,8 +304,8 @@ async fn machine_gets_a_token_by_secret_and_by_assertion() {
     let headers = format!("{headers}bWFjaGluZTpzZWNyZXQtY2FuYXJ5LW1hY2hpbmU=\r\n");
     let reply = send(pair.address(), "POST", "/token", &headers, "grant_type=client_credentials").await;
     assert_eq!(reply.status, 200);
-    // The claims are {"iss":"machine","sub":"machine","aud":"nobody","exp":99999999999}.
-    let claims = "eyJpc3MiOiJtYWNoaW5lIiwic3ViIjoibWFjaGluZSIsImF1ZCI6Im5vYm9keSIsImV4cCI6OTk5OTk5OTk5OTl9";
+    // The claims are {"iss":"machine","sub":"machine","aud":"another","exp":99999999999}.
+    let claims = "eyJpc3MiOiJtYWNoaW5lIiwic3ViIjoibWFjaGluZSIsImF1ZCI6ImFub3RoZXIiLCJleHAiOjk5OTk5OTk5OTk5fQ";
     let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     let assertion =
         format!("grant_type=client_credentials&client_assertion_type={kind}&client_assertion=e30.{claims}.s");

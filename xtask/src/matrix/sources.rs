@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::names::Names;
 use crate::command::root;
 
-/// Tests that start real processes.
-const REAL: &[&str] = &["crates/mendline-cli/tests", "tests/tests", "faults/tests", "bench/tests"];
+/// Tests with real processes and sockets.
+const REAL: &[&str] =
+    &["crates/mendline-cli/tests", "crates/mendline-oauth/tests", "tests/tests", "faults/tests", "bench/tests"];
 
 /// Tests of library crates through their public interfaces.
 const CRATES: &[&str] = &[

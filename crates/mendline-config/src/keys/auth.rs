@@ -44,7 +44,7 @@ pub(crate) const KEYS: &[Key] = &[
         "account",
         Kind::Text,
         "",
-        "oauth: the account of this login, for several logins to one URL; a login as somebody else is refused.",
+        "oauth: the account of this login, for several logins to one URL; a login with another identity is refused.",
     ),
     key("redirect", Kind::Block(REDIRECT), "", "oauth: the address on this machine that the browser returns to."),
     key(

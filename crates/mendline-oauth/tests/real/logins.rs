@@ -1,5 +1,7 @@
 //! Logins and renewals over real sockets.
 
+use std::time::{Duration, SystemTime};
+
 use mendline::credential::{CredentialSource, Occasion};
 use mendline_faults::{
     AuthorizationSettings, Iss, Metadata, MetadataFault, ResourceMetadata, ResourceRule, TokenFault,
@@ -167,5 +169,26 @@ fn a76_eight_sources_share_one_rotating_login() {
         }
         let counts = stage.authorization.counts();
         assert_eq!((counts.logins, counts.refreshes, counts.reuses), (1, 10, 0));
+    });
+}
+
+#[test]
+fn a79_clock_wrong_by_a_day_costs_renewals_and_no_login() {
+    run(async {
+        let stage = Stage::start(AuthorizationSettings::default()).await;
+        stage.login().await.unwrap();
+        let day = Duration::from_secs(24 * 60 * 60);
+        // The token seems to have expired.
+        let ahead = SystemTime::now() + day;
+        token(&stage.oauth().clock(move || ahead), &stage.settings()).await.unwrap();
+        assert_eq!(stage.authorization.counts().refreshes, 1);
+        // It seems to be valid for another day, but has expired: the refusal renews it.
+        stage.authorization.expire_access_tokens();
+        let behind = SystemTime::now() - day;
+        let mut source = OAuthSource::new(stage.oauth().clock(move || behind), stage.settings());
+        let old = source.read(&Occasion::Start).await.unwrap().unwrap();
+        assert_ne!(source.read(&refused()).await.unwrap().unwrap().headers, old.headers);
+        let counts = stage.authorization.counts();
+        assert_eq!((counts.logins, counts.refreshes), (1, 2));
     });
 }
