@@ -69,7 +69,11 @@ impl FoundCredential {
     /// Returns the next step for a credential that is missing or refused.
     pub(crate) fn advice(&self, name: &str) -> String {
         match (self.kind, &self.why) {
-            (CredentialKind::Login, _) => format!("Log in: mendline login {name}"),
+            (CredentialKind::Login, _) => {
+                format!(
+                    "Log in: mendline login {name}. If it wants a key instead, write it into `headers`, or use --header"
+                )
+            }
             (CredentialKind::Source, Some(why)) => format!("Correct the source of the credential: {why}"),
             (CredentialKind::Source, None) => "Renew the credential at its source".to_owned(),
             (CredentialKind::Fixed, _) => "Send a token".to_owned(),
