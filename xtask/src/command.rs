@@ -16,6 +16,20 @@ pub fn target() -> PathBuf {
     root().join(target)
 }
 
+/// Reads the options of a command that has only `--write`. Returns whether it is given, or nothing once the help is
+/// printed.
+pub fn write_option(args: &[String], help: &str) -> Result<Option<bool>, String> {
+    match args {
+        [] => Ok(Some(false)),
+        [only] if only == "--write" => Ok(Some(true)),
+        [only] if only == "--help" || only == "-h" => {
+            print!("{help}");
+            Ok(None)
+        }
+        _ => Err(format!("unknown options\n{help}")),
+    }
+}
+
 /// A command line that runs in the root of the workspace.
 pub struct CommandLine {
     command: Command,

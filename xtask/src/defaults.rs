@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 
-use crate::command::root;
+use crate::command::{root, write_option};
 
 const HELP: &str = "\
 Usage: cargo xtask defaults [--write]
@@ -28,15 +28,7 @@ Every number that Mendline uses unless it is configured, each with its reason. G
 
 /// Generates the page, and writes it or compares it with the existing one.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let write = match args {
-        [] => false,
-        [only] if only == "--write" => true,
-        [only] if only == "--help" || only == "-h" => {
-            print!("{HELP}");
-            return Ok(());
-        }
-        _ => return Err(format!("unknown options\n{HELP}")),
-    };
+    let Some(write) = write_option(args, HELP)? else { return Ok(()) };
     let source = fs::read_to_string(root().join(SOURCE)).map_err(|why| format!("{SOURCE}: {why}"))?;
     let entries = read(&source)?;
     let made = page(&entries);

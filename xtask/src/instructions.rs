@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{CommandLine, root, target};
+use crate::command::{CommandLine, root, target, write_option};
 use crate::tools::VALGRIND;
 
 const HELP: &str = "\
@@ -42,15 +42,7 @@ const THOUSAND: u64 = 1_000;
 
 /// Counts and checks the gate.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let write = match args {
-        [] => false,
-        [option] if option == "--write" => true,
-        [option] if option == "--help" || option == "-h" => {
-            print!("{HELP}");
-            return Ok(());
-        }
-        _ => return Err(format!("unknown options\n{HELP}")),
-    };
+    let Some(write) = write_option(args, HELP)? else { return Ok(()) };
     VALGRIND.ensure()?;
     CommandLine::cargo(&["build", "--quiet", "--release", "--package", "mendline-instructions"]).run()?;
     let program = target().join("release/mendline-instructions");

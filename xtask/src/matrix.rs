@@ -13,7 +13,7 @@ mod sources;
 use std::fs;
 
 use self::sources::{Sources, read};
-use crate::command::root;
+use crate::command::{root, write_option};
 
 const HELP: &str = "\
 Usage: cargo xtask matrix [--write]
@@ -25,15 +25,7 @@ const PROMISE: &str = "PROMISE.md";
 const REGRESSIONS: &str = "docs/regressions.md";
 
 pub fn run(args: &[String]) -> Result<(), String> {
-    let write = match args {
-        [] => false,
-        [only] if only == "--write" => true,
-        [only] if only == "--help" || only == "-h" => {
-            print!("{HELP}");
-            return Ok(());
-        }
-        _ => return Err(format!("unknown options\n{HELP}")),
-    };
+    let Some(write) = write_option(args, HELP)? else { return Ok(()) };
     let sources = Sources::read()?;
     let (promise, regressions) = (read(&root().join(PROMISE))?, read(&root().join(REGRESSIONS))?);
     let pages = [

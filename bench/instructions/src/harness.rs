@@ -23,7 +23,7 @@ const HEAD: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 /// An engine with one client.
 pub(crate) struct Harness {
     pub(crate) engine: Engine,
-    now: Moment,
+    pub(crate) now: Moment,
     limits: Limits,
     scratch: BytesMut,
     calls_made: u64,
@@ -84,7 +84,7 @@ impl Harness {
 
     /// Reads and checks the answer to the client's last call.
     pub(crate) fn client_reads_answer(&mut self) {
-        let Some(message) = self.engine.poll_write(Port::Client(CLIENT)) else {
+        let Some(message) = self.engine.poll_write(Port::Client(CLIENT), self.now) else {
             unreachable!("the client waits for an answer");
         };
         let mut text = std::mem::take(&mut self.scratch);
@@ -92,12 +92,12 @@ impl Harness {
         message.write_to(&mut text);
         assert!(number(&text) == self.calls_made && text.ends_with(RESULT.as_bytes()), "a wrong answer: {text:?}");
         self.scratch = text;
-        assert!(self.engine.poll_write(Port::Client(CLIENT)).is_none(), "exactly one answer");
+        assert!(self.engine.poll_write(Port::Client(CLIENT), self.now).is_none(), "exactly one answer");
     }
 
     /// Reads and discards all messages to the client.
     pub(crate) fn client_reads(&mut self) {
-        while self.engine.poll_write(Port::Client(CLIENT)).is_some() {}
+        while self.engine.poll_write(Port::Client(CLIENT), self.now).is_some() {}
     }
 
     fn received(&self, text: &[u8]) -> Received {

@@ -19,7 +19,7 @@ pub(crate) fn make(calls: u64, others: u64) {
     for _ in 0..others {
         harness.client_calls();
         assert!(harness.next_work().is_none(), "no other child is started");
-        assert!(harness.engine.poll_write(Port::Link(link)).is_some(), "a call was made");
+        assert!(harness.engine.poll_write(Port::Link(link), harness.now).is_some(), "a call was made");
     }
     for _ in 0..calls {
         harness.client_calls();
@@ -30,7 +30,7 @@ pub(crate) fn make(calls: u64, others: u64) {
 
 /// Answers every request of the engine until there are no more.
 fn settle(harness: &mut Harness, link: LinkId) {
-    while let Some(message) = harness.engine.poll_write(Port::Link(link)) {
+    while let Some(message) = harness.engine.poll_write(Port::Link(link), harness.now) {
         if let Some(received) = harness.reply(&message) {
             harness.handle(Input::FromLink { link, received });
         }
@@ -42,8 +42,10 @@ fn settle(harness: &mut Harness, link: LinkId) {
 /// Answers one call.
 fn serve(harness: &mut Harness, link: LinkId) {
     assert!(harness.next_work().is_none(), "no other child is started");
-    let Some(request) = harness.engine.poll_write(Port::Link(link)) else { unreachable!("a call was made") };
-    assert!(harness.engine.poll_write(Port::Link(link)).is_none(), "exactly one call");
+    let Some(request) = harness.engine.poll_write(Port::Link(link), harness.now) else {
+        unreachable!("a call was made")
+    };
+    assert!(harness.engine.poll_write(Port::Link(link), harness.now).is_none(), "exactly one call");
     let received = harness.answer(&request, RESULT);
     harness.handle(Input::FromLink { link, received });
     assert!(harness.next_work().is_none(), "no other child is started");

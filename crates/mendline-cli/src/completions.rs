@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(bash.matches("complete -F _mendline_or_server ").count(), 2);
         assert!(!bash.contains("complete -F _mendline "));
         let fish = script(Shell::Fish);
-        assert!(fish.contains("using_subcommand run doctor") && !fish.contains("COMMANDS"), "{fish}");
+        assert!(fish.contains("using_subcommand run login") && !fish.contains("COMMANDS"), "{fish}");
     }
     #[test]
     fn u09_every_script_offers_the_values_of_options() {

@@ -62,7 +62,7 @@ impl Endpoint {
     /// Returns the endpoint for the engine.
     pub(crate) fn open(&self) -> Result<transport::Endpoint, String> {
         Ok(match self {
-            Endpoint::Child(command) => transport::Endpoint::Child(command.clone()),
+            Endpoint::Child(command) => transport::Endpoint::Child(command.clone().found_by_login_shell()),
             Endpoint::Remote(address) => transport::Endpoint::Remote(Box::new(address.target()?)),
         })
     }

@@ -5,16 +5,19 @@
 //! that must not be shown.
 
 mod alternatives;
+mod block;
+mod numbers;
+mod secrets;
+mod texts;
 
 use std::ops::Range;
-use std::time::Duration;
 
+pub(crate) use self::block::{Block, CheckedValue, Pair, TypedValue};
 use crate::Environment;
 use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
-use crate::variables::{expand, is_plain_variable_name};
 
 /// The owner of a file, which decides how an unknown key is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,61 +30,6 @@ pub enum Owner {
 
 /// The key of the variables that a server sets itself.
 pub(crate) const ENV: &str = "env";
-
-/// The checked values of an object.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Block {
-    pub values: Vec<CheckedValue>,
-}
-
-/// A key with its checked value and their spans.
-#[derive(Clone, Debug)]
-pub(crate) struct CheckedValue {
-    pub key: &'static Key,
-    pub key_at: Range<usize>,
-    pub at: Range<usize>,
-    pub value: TypedValue,
-}
-
-/// A checked value by its kind.
-#[derive(Clone, Debug)]
-pub(crate) enum TypedValue {
-    Flag(bool),
-    Text(String),
-    TextList(Vec<String>),
-    Pairs(Vec<Pair>),
-    Duration(Duration),
-    Integer(i64),
-    Number(f64),
-    Choice(&'static str),
-    Block(Block),
-    Each(Vec<(String, Block)>),
-    Codes(Vec<(i64, &'static str)>),
-    Foreign,
-}
-
-/// A name and a text that may be a secret.
-#[derive(Clone, Debug)]
-pub(crate) struct Pair {
-    pub name: String,
-    pub name_at: Range<usize>,
-    pub text: String,
-    /// The text is in the file itself, not in a variable.
-    pub is_literal: bool,
-}
-
-impl Block {
-    /// Returns the value at this path of keys.
-    pub fn find(&self, path: &str) -> Option<&CheckedValue> {
-        let (first, rest) = path.split_once('.').map_or((path, None), |(first, rest)| (first, Some(rest)));
-        let found = self.values.iter().find(|found| found.key.name == first)?;
-        match (rest, &found.value) {
-            (None, _) => Some(found),
-            (Some(rest), TypedValue::Block(block)) => block.find(rest),
-            _ => None,
-        }
-    }
-}
 
 /// Checks values by the table of keys and collects findings.
 pub(crate) struct Checker<'a> {
@@ -250,171 +198,6 @@ impl<'a> Checker<'a> {
         None
     }
 
-    /// Returns a text with its variables expanded.
-    fn text(&mut self, name: &str, value: &Value) -> Option<String> {
-        let ValueKind::Text(text) = &value.kind else {
-            self.report(wrong(name, value, "a string", "\"…\""));
-            return None;
-        };
-        let text = self.expanded(text, &value.at)?;
-        if text.contains('\0') {
-            self.report(
-                Finding::error(value.at.clone(), format!("`{name}` contains a NUL character"))
-                    .help("remove the NUL character"),
-            );
-            return None;
-        }
-        Some(text)
-    }
-
-    fn expanded(&mut self, text: &str, at: &Range<usize>) -> Option<String> {
-        match expand(text, |name| self.lookup(name)) {
-            Ok(text) => Some(text),
-            Err(fault) => {
-                let finding = Finding::error(at.clone(), fault.what).help(fault.help);
-                self.report(if fault.is_unset { finding.with_environment() } else { finding });
-                None
-            }
-        }
-    }
-
-    /// Returns the value of a variable: of the server that is being checked, or else of the environment.
-    fn lookup(&self, name: &str) -> Option<String> {
-        let own = self.server_variables.iter().find(|(known, _)| known == name);
-        own.map(|(_, value)| value.clone()).or_else(|| self.environment.variable(name))
-    }
-
-    fn words(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
-        let ValueKind::List(list) = &value.kind else {
-            return self.wrong(name, value, "an array of strings", "[\"…\"]");
-        };
-        let words: Vec<_> = list.iter().map(|word| self.text(name, word)).collect();
-        words.into_iter().collect::<Option<_>>().map(TypedValue::TextList)
-    }
-
-    fn pairs(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
-        let Some(entries) = value.table() else {
-            return self.wrong(name, value, "an object of strings", "{ \"NAME\": \"text\" }");
-        };
-        let mut pairs: Vec<Pair> = Vec::new();
-        for entry in entries {
-            if pairs.iter().any(|pair| pair.name == entry.key) {
-                self.report_duplicate(entry, "name");
-                continue;
-            }
-            if entry.value.kind == ValueKind::Null {
-                continue;
-            }
-            let is_literal = matches!(&entry.value.kind, ValueKind::Text(text) if !text.contains("${"));
-            if let Some(text) = self.text(&entry.key, &entry.value) {
-                pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal });
-            }
-        }
-        Some(TypedValue::Pairs(pairs))
-    }
-
-    /// Checks names with the variables that hold their values.
-    fn variables(&mut self, name: &str, value: &Value) -> Option<TypedValue> {
-        let Some(entries) = value.table() else {
-            return self.wrong(name, value, "an object of variable names", "{ \"NAME\": \"VAR\" }");
-        };
-        let mut pairs = Vec::new();
-        for entry in entries {
-            let Some(variable) = self.text(&entry.key, &entry.value) else { continue };
-            if let Some(text) = self.variable(&variable, &entry.value.at) {
-                pairs.push(Pair { name: entry.key.clone(), name_at: entry.key_at.clone(), text, is_literal: false });
-            }
-        }
-        Some(TypedValue::Pairs(pairs))
-    }
-
-    /// Returns the value of a variable.
-    pub fn variable(&mut self, variable: &str, at: &Range<usize>) -> Option<String> {
-        if variable.is_empty() || !variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            // It may be the secret itself.
-            self.secrets.push(at.clone());
-            self.report(
-                Finding::error(at.clone(), "this is not the name of an environment variable")
-                    .help("write the name of the variable that holds the value, for example API_TOKEN"),
-            );
-            return None;
-        }
-        let value = self.lookup(variable);
-        if value.is_none() {
-            let what = match is_plain_variable_name(variable) {
-                true => format!("the variable {variable} is not set"),
-                false => "the variable that is named here is not set".to_owned(),
-            };
-            self.report(
-                Finding::error(at.clone(), what).help("set it in the environment of Mendline").with_environment(),
-            );
-        }
-        value
-    }
-
-    fn duration(&mut self, name: &str, value: &Value, least: Duration) -> Option<Duration> {
-        let shown = humantime::format_duration;
-        let expected = format!(
-            "a duration from {} to {} (milliseconds as a number, or a string with units)",
-            shown(least),
-            shown(keys::LONGEST)
-        );
-        let example = if least.as_secs() > 0 { "\"30s\"" } else { "\"2s\" or 2000" };
-        let duration = match &value.kind {
-            ValueKind::Number(number) => number.parse().ok().map(Duration::from_millis),
-            ValueKind::Text(text) => {
-                let text = self.expanded(text, &value.at)?;
-                humantime::parse_duration(&text).ok()
-            }
-            _ => None,
-        };
-        let within = duration.filter(|duration| (least..=keys::LONGEST).contains(duration));
-        if within.is_none() {
-            self.report(wrong(name, value, &expected, example));
-        }
-        within
-    }
-
-    fn counted(&mut self, name: &str, value: &Value, unit: f64, units: &str) -> Option<TypedValue> {
-        let number = match &value.kind {
-            ValueKind::Number(number) => number.parse::<f64>().ok().map(|number| number * unit),
-            _ => None,
-        };
-        let most = keys::LONGEST.as_secs_f64();
-        match number.filter(|seconds| (0.001..=most).contains(seconds)) {
-            Some(seconds) => Some(TypedValue::Duration(Duration::from_secs_f64(seconds))),
-            None => self.wrong(name, value, &format!("a number of {units}, at most 30 days"), "30"),
-        }
-    }
-
-    fn whole(&mut self, name: &str, value: &Value, least: i64, most: i64) -> Option<TypedValue> {
-        let number = match &value.kind {
-            ValueKind::Number(number) => number.parse().ok().filter(|number| (least..=most).contains(number)),
-            _ => None,
-        };
-        match number {
-            Some(number) => Some(TypedValue::Integer(number)),
-            None => {
-                let example = least.max(1).min(most).to_string();
-                self.wrong(name, value, &format!("an integer from {least} to {most}"), &example)
-            }
-        }
-    }
-
-    fn real(&mut self, name: &str, value: &Value, least: f64, most: f64) -> Option<TypedValue> {
-        let number = match &value.kind {
-            ValueKind::Number(number) => number.parse::<f64>().ok().filter(|number| (least..=most).contains(number)),
-            _ => None,
-        };
-        match number {
-            Some(number) => Some(TypedValue::Number(number)),
-            None => {
-                let example = if least < 1.0 { "0.5" } else { "1.5" };
-                self.wrong(name, value, &format!("a number from {least} to {most}"), example)
-            }
-        }
-    }
-
     fn choice(&mut self, name: &str, value: &Value, words: &'static [&'static str]) -> Option<&'static str> {
         let given = match &value.kind {
             ValueKind::Text(text) => Some(self.expanded(text, &value.at)?),
@@ -496,33 +279,6 @@ impl<'a> Checker<'a> {
             }
         }
         Some(TypedValue::Codes(statuses))
-    }
-
-    /// Masks all texts in a value, because they may be secrets.
-    pub fn mask(&mut self, value: &Value) {
-        match &value.kind {
-            ValueKind::Text(_) => self.secrets.push(value.at.clone()),
-            ValueKind::List(list) => list.iter().for_each(|value| self.mask(value)),
-            ValueKind::Table(entries) => entries.iter().for_each(|entry| self.mask(&entry.value)),
-            ValueKind::Null | ValueKind::Flag(_) | ValueKind::Number(_) | ValueKind::Date => {}
-        }
-    }
-
-    /// Masks the query of a URL and everything before an `@`.
-    fn mask_url(&mut self, value: &Value) {
-        let ValueKind::Text(text) = &value.kind else { return self.mask(value) };
-        // The text begins after a quote. Escapes would shift the offsets; then all of it is masked.
-        let (start, is_plain) = (value.at.start + 1, value.at.len() == text.len() + 2);
-        if !is_plain {
-            return self.mask(value);
-        }
-        let authority = text.find("://").map_or(0, |at| at + 3);
-        if let Some(at) = text.rfind('@') {
-            self.secrets.push(start + authority..start + at.max(authority));
-        }
-        if let Some(at) = text.find(['?', '#']) {
-            self.secrets.push(start + at + 1..start + text.len());
-        }
     }
 }
 

@@ -231,8 +231,9 @@ impl Engine {
         self.outputs.pop_front()
     }
 
-    /// Returns the next message for a port that can take bytes. The shell adds the newline.
-    pub fn poll_write(&mut self, port: Port) -> Option<Spliced> {
+    /// Returns the next message for a port that can take bytes at this time. The shell adds the newline.
+    pub fn poll_write(&mut self, port: Port, now: Moment) -> Option<Spliced> {
+        self.now = self.now.max(now);
         match port {
             Port::Client(client) => self.clients.get_mut(&client)?.pull(cx!(self)),
             Port::Link(link) => self.upstreams.get_mut(usize::from(link.upstream.0))?.pull(link, cx!(self)),

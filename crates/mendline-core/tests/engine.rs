@@ -21,9 +21,21 @@ fn answer_has_request_id_verbatim() {
     let mut stage = Stage::up();
     stage.client_sends(&call(r#""a\u0062c""#, "create_note"));
     stage.server_answers(r#"{"content":[],"x":1e3}"#);
-    let text = stage.engine.poll_write(Port::Client(CLIENT)).unwrap().to_bytes();
+    let text = stage.engine.poll_write(Port::Client(CLIENT), stage.now).unwrap().to_bytes();
     assert_eq!(text, r#"{"jsonrpc":"2.0","id":"a\u0062c","result":{"content":[],"x":1e3}}"#);
     assert_eq!(stage.client_reads(), None);
+}
+
+#[test]
+fn calls_out_are_those_that_the_server_got() {
+    let mut stage = Stage::up();
+    stage.client_sends(&call("7", "create_note"));
+    stage.client_sends(&call("8", "create_note"));
+    assert_eq!((stage.engine.open_calls(NOTES), stage.engine.calls_out(NOTES)), (2, 0));
+    stage.server_answers("{}");
+    assert_eq!((stage.engine.open_calls(NOTES), stage.engine.calls_out(NOTES)), (1, 0));
+    stage.server_reads().unwrap();
+    assert_eq!((stage.engine.open_calls(NOTES), stage.engine.calls_out(NOTES)), (1, 1));
 }
 
 #[test]

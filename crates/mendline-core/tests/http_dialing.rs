@@ -35,6 +35,16 @@ fn response_head_proves_connection_without_connect_event() {
 }
 
 #[test]
+fn handshake_without_connection_in_time_is_failed_dial() {
+    let mut stage = Stage::with(Dialect::Streamable, |notes| notes.timeouts.handshake = Duration::from_secs(5));
+    stage.client_sends(INITIALIZE);
+    let handshake = stage.seen.pop_front().unwrap();
+    assert_eq!((handshake.method().as_str(), state(&stage)), ("initialize", Some(LinkState::Dialing)));
+    stage.advance(Duration::from_secs(5));
+    assert_eq!((state(&stage), stage.seen.len()), (Some(LinkState::Waiting), 0), "the next dial keeps the backoff");
+}
+
+#[test]
 fn sse_head_proves_nothing_before_endpoint_event() {
     let mut stage = Stage::new(Dialect::Sse);
     stage.client_sends(INITIALIZE);

@@ -82,7 +82,7 @@ fn tool_with_invalid_marks_is_removed_from_list() {
     let odd = r#"{ "name" : "plain\u0020", "inputSchema" : {"maximum":1.50E+1} }"#;
     let tools = |list: &str| format!(r#"{{"tools":[{list}],"z":1.0}}"#);
     stage.answer(&list, &tools(&format!("{bad},{odd}, {bad} ,{QUERY} , {bad}")));
-    let text = stage.engine.poll_write(Port::Client(CLIENT)).unwrap().to_bytes();
+    let text = stage.engine.poll_write(Port::Client(CLIENT), stage.now).unwrap().to_bytes();
     let left = tools(&format!("{odd} ,{QUERY}"));
     assert_eq!(String::from_utf8_lossy(&text), format!(r#"{{"jsonrpc":"2.0","id":1,"result":{left}}}"#));
     assert_eq!(stage.log.iter().filter(|line| line.contains("removed the tool \"bad\" from")).count(), 3);

@@ -118,6 +118,33 @@ fn r12_read_is_sent_once_more_if_its_response_is_silent_after_the_head_or_an_eve
     }
 }
 
+/// The clock includes the time in which Mendline was stopped. The response may have come meanwhile, or its connection
+/// may be lost.
+#[test]
+fn x96_read_is_resent_after_suspend_only_if_its_response_is_lost() {
+    for is_lost in [false, true] {
+        let mut stage = Stage::initialized();
+        stage.client_sends(READ);
+        let first = stage.next_sent();
+        stage.status(first.id, 200, Content::Events, None);
+        stage.advance(Duration::from_secs(2));
+        stage.now = stage.now + Duration::from_secs(90);
+        stage.input(Input::SystemResumed);
+        stage.advance(Duration::ZERO);
+        let ping = stage.next_sent();
+        assert_eq!((ping.method().as_str(), ping.reuse), ("ping", Reuse::Fresh), "the server is tested first");
+        assert!(stage.seen.is_empty(), "nothing is resent yet");
+        if !is_lost {
+            stage.answer(&first, r#"{"contents":[]}"#);
+            assert_eq!(stage.client_reads().unwrap()["id"], 1, "it was waiting in the socket");
+        }
+        stage.answer(&ping, "{}");
+        stage.advance(Duration::from_millis(1));
+        let again = stage.seen.iter().filter(|seen| seen.method() == "resources/read").count();
+        assert_eq!(again, usize::from(is_lost), "lost: {is_lost}");
+    }
+}
+
 #[test]
 fn r12_slow_read_with_comments_is_not_silent_until_its_deadline() {
     let mut stage = Stage::initialized();

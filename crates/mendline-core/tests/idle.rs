@@ -80,6 +80,19 @@ fn r12_child_is_replaced_after_silent_deadline_although_next_call_runs() {
     assert_eq!(stage.state(), LinkState::Draining, "a frozen child is replaced");
 }
 
+/// No input comes between the request and the time at which the child takes it.
+#[test]
+fn silence_of_call_begins_when_child_takes_it() {
+    let mut stage = Stage::up();
+    stage.client_sends(&call("7", "create_note"));
+    stage.advance(defaults::SILENCE / 2);
+    stage.server_reads().unwrap();
+    stage.advance(defaults::SILENCE - Duration::from_millis(1));
+    assert_eq!(stage.engine.silent_calls(NOTES), 0);
+    stage.advance(Duration::from_millis(1));
+    assert_eq!(stage.engine.silent_calls(NOTES), 1);
+}
+
 #[test]
 fn r12_silent_call_of_child_is_in_status_until_its_deadline() {
     let mut stage = initialized();

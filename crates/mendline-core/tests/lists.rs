@@ -32,12 +32,12 @@ fn with_tools(entries: &[&str]) -> Stage {
 /// The result of the client's `tools/list` as bytes; `live` is what the server answers if it is asked.
 fn list(stage: &mut Stage, live: &str) -> (String, bool) {
     stage.client_sends(LIST);
-    let cached = stage.engine.poll_write(Port::Client(CLIENT));
+    let cached = stage.engine.poll_write(Port::Client(CLIENT), stage.now);
     let is_live = cached.is_none();
     if is_live {
         stage.server_answers(live);
     }
-    let answer = cached.or_else(|| stage.engine.poll_write(Port::Client(CLIENT)));
+    let answer = cached.or_else(|| stage.engine.poll_write(Port::Client(CLIENT), stage.now));
     let text = answer.expect("an answer").to_bytes();
     let text = String::from_utf8(text.to_vec()).unwrap();
     let result = text.strip_prefix(r#"{"jsonrpc":"2.0","id":7,"result":"#).and_then(|text| text.strip_suffix('}'));

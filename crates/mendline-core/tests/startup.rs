@@ -86,10 +86,10 @@ fn cache_answers_handshake_and_tools_before_start() {
 fn cached_answer_equals_server_bytes() {
     let mut stage = Stage::with_cache(Some(cached()), |_| {});
     stage.client_sends(&initialize_request("2025-11-25"));
-    let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
+    let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT), stage.now).unwrap().to_bytes();
     assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":"g","result":{HANDSHAKE_RESULT}}}"#));
     stage.client_sends(&list(2));
-    let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT)).unwrap().to_bytes();
+    let text = stage.engine.poll_write(mendline_core::Port::Client(stage::CLIENT), stage.now).unwrap().to_bytes();
     assert_eq!(text, format!(r#"{{"jsonrpc":"2.0","id":2,"result":{TOOLS}}}"#));
 }
 

@@ -86,11 +86,6 @@ pub enum OAuthError {
         /// The issuer of the response, if it named one.
         found: Option<String>,
     },
-    /// The pasted text is no response of the authorization server.
-    PastedText {
-        /// The reason.
-        why: &'static str,
-    },
     /// The callback did not come in time.
     NoCallback {
         /// The limit.
@@ -171,8 +166,10 @@ pub enum AddressProblem {
     NotAUrl,
     /// It is neither https nor loopback.
     NotHttps,
-    /// It is a private, loopback or link-local address, and the MCP server is not.
+    /// It is a private or loopback address, and the MCP server is not.
     Private,
+    /// It is an address that no authorization server has, such as a link-local one.
+    Forbidden,
 }
 
 impl fmt::Display for AddressProblem {
@@ -180,6 +177,7 @@ impl fmt::Display for AddressProblem {
         f.write_str(match self {
             AddressProblem::NotAUrl => "it is not a URL with a host",
             AddressProblem::NotHttps => "it is not https, and not on this machine",
+            AddressProblem::Forbidden => "no authorization server has such an address",
             AddressProblem::Private => {
                 "it is a private address, and the server itself is public (set auth.allowPrivate if that is intended)"
             }
@@ -277,9 +275,6 @@ impl OAuthError {
                 Some(found) => write!(f, "the response names the issuer {found}, expected {expected}; it is refused"),
                 None => write!(f, "the response names no issuer, expected {expected}; it is refused"),
             },
-            OAuthError::PastedText { why } => {
-                write!(f, "cannot use the pasted text: {why}; paste the whole address that the browser shows")
-            }
             OAuthError::NoCallback { after, registered_before } => {
                 write!(f, "the browser did not come back within {} s", after.as_secs())?;
                 if *registered_before {

@@ -26,6 +26,7 @@ use crate::settings::{Bearer, Settings};
 use crate::store::record::{Login, from_seconds};
 use crate::store::{Key, Stamp, Store};
 use crate::text::quoted;
+use crate::url::Parts;
 use crate::{LoginUi, OAuth, mcp_remote};
 
 /// The interval at which the store is checked while a login is needed.
@@ -107,9 +108,24 @@ impl OAuthSource {
             Occasion::Expiring => self.before_expiry(stored).await,
             Occasion::Refused { challenges } => self.after_refusal(stored, challenges).await,
         };
-        self.seen = self.oauth.store().stamp(&self.key).or(self.seen.take());
+        self.skip_own_change();
+        if matches!(occasion, Occasion::Refused { .. }) && result.is_err() {
+            let origin = Parts::of(&self.settings.server).map_or(self.settings.server.as_str(), |parts| parts.origin);
+            self.oauth.store().count_fruitless(origin, (self.oauth.clock)()).await;
+        }
         self.needs_login = matches!(&result, Err(why) if !why.can_pass());
         result
+    }
+
+    /// Takes note of the file that this source has just written itself. A login by another process meanwhile has
+    /// another token, and is noticed by the next check.
+    fn skip_own_change(&mut self) {
+        let stamp = self.oauth.store().stamp(&self.key);
+        if let Ok(Some(login)) = self.oauth.store().load(&self.key)
+            && self.last.as_ref() == Some(&login.access_token)
+        {
+            self.seen = stamp;
+        }
     }
 
     /// The stored login, renewed if it has expired.

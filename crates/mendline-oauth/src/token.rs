@@ -106,7 +106,10 @@ impl TokenResult {
 /// Sends a token request. New secrets are known to the redactor afterwards; fruitless requests are counted.
 pub(crate) async fn request(oauth: &OAuth, request: &TokenRequest<'_>) -> Result<TokenResult, OAuthError> {
     let origin = Parts::of(request.endpoint).map_or(request.endpoint, |parts| parts.origin);
-    oauth.store.check_ceiling(origin, (oauth.clock)())?;
+    // A person who logs in is not stopped by what programs have tried before.
+    if matches!(request.grant, Grant::Refresh { .. } | Grant::ClientCredentials { .. }) {
+        oauth.store.check_ceiling(origin, (oauth.clock)())?;
+    }
     let prepared = prepare(oauth, request)?;
     let result = match oauth.http.send(prepared).await {
         Ok(response) => parse(oauth, &response),

@@ -107,6 +107,31 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
     }
 }
 
+/// Returns whether no server has this address. Clouds offer credentials at link-local addresses.
+fn is_forbidden(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let first = address.octets()[0];
+            first == 0 || address.is_link_local() || address.is_multicast() || address.is_broadcast()
+        }
+        IpAddr::V6(address) => match embedded(address) {
+            Some(inner) => is_forbidden(inner.into()),
+            None => address.is_unspecified() || address.is_multicast() || address.segments()[0] & 0xffc0 == 0xfe80,
+        },
+    }
+}
+
+/// Returns the IPv4 address inside an IPv6 address: mapped, translated or tunnelled.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+            Some(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => None,
+    }
+}
+
 fn is_private_four(address: Ipv4Addr) -> bool {
     let [first, second, ..] = address.octets();
     first == 0
@@ -119,20 +144,16 @@ fn is_private_four(address: Ipv4Addr) -> bool {
 }
 
 fn is_private_six(address: Ipv6Addr) -> bool {
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
-            let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-            is_private_four(Ipv4Addr::new(a, b, c, d))
-        }
-        [first, ..] => {
-            address.is_loopback()
-                || address.is_unspecified()
-                || address.is_multicast()
-                || first & 0xffc0 == 0xfe80
-                || first & 0xffc0 == 0xfec0
-                || first & 0xfe00 == 0xfc00
-        }
+    if let Some(inner) = embedded(address) {
+        return is_private_four(inner);
     }
+    let first = address.segments()[0];
+    address.is_loopback()
+        || address.is_unspecified()
+        || address.is_multicast()
+        || first & 0xffc0 == 0xfe80
+        || first & 0xffc0 == 0xfec0
+        || first & 0xfe00 == 0xfc00
 }
 
 /// The rule for addresses that servers name.
@@ -153,6 +174,7 @@ impl AddressRule {
     pub(crate) fn check(self, what: &'static str, url: &str) -> Result<(), OAuthError> {
         let problem = match Parts::of(url) {
             None => AddressProblem::NotAUrl,
+            Some(parts) if parts.address().is_some_and(is_forbidden) => AddressProblem::Forbidden,
             Some(parts) if parts.is_private() && !self.private_allowed => AddressProblem::Private,
             Some(parts) if !parts.is_https() && !parts.is_loopback() => AddressProblem::NotHttps,
             Some(_) => return Ok(()),
@@ -248,7 +270,6 @@ mod tests {
     fn private_addresses_are_refused_for_public_server() {
         let rule = AddressRule::for_server("https://mcp.example/mcp", false);
         for url in [
-            "https://169.254.169.254/latest",
             "https://127.0.0.1/",
             "https://localhost:1/",
             "https://a.localhost/",
@@ -256,12 +277,9 @@ mod tests {
             "https://192.168.0.1/",
             "https://172.16.0.1/",
             "https://100.64.0.1/",
-            "https://0.0.0.0/",
             "https://[::1]/",
-            "https://[fe80::1]/",
             "https://[fd00::1]/",
             "https://[::ffff:10.0.0.1]/",
-            "https://[64:ff9b::a9fe:a9fe]/",
         ] {
             let error = rule.check("token endpoint", url).unwrap_err();
             assert!(matches!(error, OAuthError::Address { why: AddressProblem::Private, .. }), "{url}: {error}");
@@ -273,6 +291,23 @@ mod tests {
         }
         let error = rule.check("token endpoint", "http://auth.example/token").unwrap_err();
         assert!(matches!(error, OAuthError::Address { why: AddressProblem::NotHttps, .. }));
+    }
+
+    #[test]
+    fn link_local_addresses_are_refused_for_every_server() {
+        for url in [
+            "https://169.254.169.254/latest",
+            "https://0.0.0.0/",
+            "https://[fe80::1]/",
+            "https://[64:ff9b::a9fe:a9fe]/",
+            "https://[::ffff:169.254.169.254]/",
+            "https://224.0.0.1/",
+        ] {
+            for server in ["https://mcp.example/mcp", "http://127.0.0.1:1/mcp"] {
+                let error = AddressRule::for_server(server, true).check("issuer", url).unwrap_err();
+                assert!(matches!(error, OAuthError::Address { why: AddressProblem::Forbidden, .. }), "{url}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub trait Machine {
     /// Returns the next output.
     fn poll_output(&mut self) -> Option<EngineOutput>;
     /// Returns the next message to write.
-    fn poll_write(&mut self, port: Port) -> Option<Spliced>;
+    fn poll_write(&mut self, port: Port, now: Moment) -> Option<Spliced>;
     /// Returns whether it accepts input from this port.
     fn may_read(&self, port: Port) -> bool;
     /// Returns the requested wake-up time.

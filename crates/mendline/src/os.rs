@@ -7,6 +7,7 @@
 //! | Concern | Module |
 //! |---|---|
 //! | child processes, their groups, pipes and exits | `child` |
+//! | the PATH of the user's shell | `login_shell` |
 //! | the process that ends children after Mendline dies | [`guard`] |
 //! | stdin and stdout as streams that never block | [`stdio`] |
 //! | the socket of `mendline status` | [`control_socket`] |
@@ -31,7 +32,7 @@ mod unix;
 compile_error!("Mendline runs on Linux; another system needs a folder with the modules of `os/linux`");
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{child, network, sleep};
+pub(crate) use linux::{child, login_shell, network, sleep};
 #[cfg(target_os = "linux")]
 pub use linux::{control_socket, guard, processes, stdio};
 #[cfg(unix)]

@@ -331,7 +331,9 @@ async fn redirect_to_another_origin_gets_no_credential() {
     let (notes, url) = Notes::start(FIRST).await;
     let (other, elsewhere) = Notes::start(FIRST).await;
     notes.0.lock().unwrap().redirect = Some(elsewhere);
-    let mut harness = start(&url, config(&url), CountingSource::new(FIRST));
+    let mut config = config(&url);
+    config.timeouts.recovery = Duration::from_secs(1);
+    let mut harness = start(&url, config, CountingSource::new(FIRST));
     let refused = harness.call(1).await;
     assert!(refused.to_string().contains("where nothing may be sent"), "{refused}");
     assert!(other.seen().is_empty());

@@ -94,6 +94,8 @@ pub(crate) async fn discover(
         tokio::time::timeout(limit, mendline_oauth::discover(&oauth, &settings, &challenges)).await.ok()?;
     Some(match discovered {
         Ok(discovered) => Ok(format!("the login is at {}", one_line(&discovered.provider.issuer))),
+        // Its address may hold a secret, and the trouble is not that of the login.
+        Err(error) if error.can_pass() => Ok("its provider cannot be reached now".to_owned()),
         Err(error) => Err(one_line(&error.to_string())),
     })
 }
@@ -110,7 +112,7 @@ pub(crate) fn examine(
     let has_credential = has_header || found.credential.is_some();
     let names: Vec<&str> = address.header_names().collect();
     match answer.status {
-        401 | 403 if found.kind != CredentialKind::Fixed => {
+        401 | 403 if found.kind != CredentialKind::Fixed && (answer.status == 401 || has_credential) => {
             let mut step = refused(answer, has_credential, &names);
             step = step.details(found.why.iter().map(|why| format!("the credential: {why}")));
             step = step.details(found.login.iter().map(|login| format!("the login: {login}")));

@@ -1,6 +1,6 @@
 //! The layers of a server that is a command: whether it exists, starts, and keeps its stdout clean.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ const ABOVE: [&str; 5] = ["start", "handshake", "lists", "ping", "stdout"];
 
 /// Examines the layers from the command to its pings.
 pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits, section: &mut Section) {
-    let step = find(command);
+    let step = find_with_login_shell(command);
     let is_there = step.verdict == Verdict::Ok;
     section.add(step);
     if !is_there {
@@ -90,7 +90,7 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
 
 /// Examines only the command of a server that runs already.
 pub(crate) fn examine_command(command: &ChildCommand, section: &mut Section) {
-    section.add(find(command));
+    section.add(find_with_login_shell(command));
     section.skip(&ABOVE, "not tried, because it runs already; --start starts another copy");
 }
 
@@ -143,6 +143,16 @@ fn without_reason(line: &str) -> &str {
     line.rsplit_once(" (not JSON").map_or(line, |(line, _)| line)
 }
 
+/// Finds the program as the engine does: also on the PATH of the login shell.
+fn find_with_login_shell(command: &ChildCommand) -> Step {
+    let found = command.clone().found_by_login_shell();
+    let step = find(&found);
+    if found.environment == command.environment {
+        return step;
+    }
+    step.details(["it is not on the PATH of this process, but on that of your login shell, which is used".to_owned()])
+}
+
 /// Finds the program, and checks whether it can be run.
 fn find(command: &ChildCommand) -> Step {
     const LAYER: &str = "command";
@@ -156,7 +166,7 @@ fn find(command: &ChildCommand) -> Step {
             command.directory.as_ref().map_or_else(|| PathBuf::from(&command.program), |it| it.join(&command.program));
         if path.exists() { Found::At(path) } else { Found::Nowhere }
     } else {
-        on_path(&command.program, &search_path(command))
+        on_path(&command.program, &command.search_path())
     };
     let path = match found {
         Found::At(path) => path,
@@ -165,7 +175,7 @@ fn find(command: &ChildCommand) -> Step {
             return Step::failed(LAYER, format!("{shown} does not exist"))
                 .advice("Is the path right? A relative path is looked up in the directory that the command runs in");
         }
-        Found::Nowhere => return not_found(&shown, &search_path(command)),
+        Found::Nowhere => return not_found(&shown, &command.search_path()),
     };
     if path.is_dir() {
         return Step::failed(LAYER, format!("{} is a directory", path.display())).advice("Name the program in it");
@@ -173,7 +183,7 @@ fn find(command: &ChildCommand) -> Step {
     if !can_execute(&path) {
         return not_executable(&shown, &path);
     }
-    if let Some(interpreter) = missing_interpreter(&path, &search_path(command)) {
+    if let Some(interpreter) = missing_interpreter(&path, &command.search_path()) {
         return Step::failed(LAYER, format!("{} is a script for {interpreter}, which does not exist", path.display()))
             .advice(
                 install(&interpreter)
@@ -192,12 +202,6 @@ enum Found {
     At(PathBuf),
     NotExecutable(PathBuf),
     Nowhere,
-}
-
-/// Returns the search path of the command: its own PATH, if it has one.
-fn search_path(command: &ChildCommand) -> OsString {
-    let own = command.environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-    own.or_else(|| std::env::var_os("PATH")).unwrap_or_default()
 }
 
 fn on_path(program: &OsStr, path: &OsStr) -> Found {

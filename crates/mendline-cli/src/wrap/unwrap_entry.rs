@@ -11,7 +11,9 @@ use super::edit::{Edit, apply};
 use super::policies::{POLICY, Policies};
 use super::secrets::shown_words;
 use super::tree::Member;
-use super::wrap_entry::{Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, arguments_of, bearer_header, headers_key};
+use super::wrap_entry::{
+    CLIENT_SECRET_VARIABLE, Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, arguments_of, bearer_header, headers_key,
+};
 
 /// Unwraps an entry.
 pub(crate) fn unwrap(entry: &Entry<'_>) -> Verdict {
@@ -157,7 +159,7 @@ impl<'a> Unwrapping<'a> {
         ];
         let ours = |member: &Member| {
             let key = member.key.as_str();
-            matches!(key, REPLACED_COMMAND | REPLACED_ARGS)
+            matches!(key, REPLACED_COMMAND | REPLACED_ARGS | CLIENT_SECRET_VARIABLE)
                 || words.url_variable.as_deref() == Some(key)
                 || words.header_variables.iter().any(|(_, variable)| variable == key)
         };
@@ -221,10 +223,7 @@ impl<'a> Unwrapping<'a> {
         let kept = Policies::of(self.entry).words;
         let policies = self.words.policies.iter().filter(|word| !kept.contains(word));
         let policies = policies.map(|word| shown_words([POLICY, word.as_str()]));
-        // The original of a replaced bridge has its own flags for the login.
-        let environment = self.entry.table.get("env").and_then(Member::table);
-        let is_bridge = environment.is_some_and(|table| table.get(REPLACED_COMMAND).is_some());
-        let login = self.words.login.iter().filter(|_| !is_bridge).cloned();
+        let login = self.words.login.iter().cloned();
         let dropped: Vec<String> = self.words.foreign.iter().cloned().chain(login).chain(policies).collect();
         if !dropped.is_empty() {
             notes.push(format!("drops {}, which only Mendline understands", dropped.join(", ")));

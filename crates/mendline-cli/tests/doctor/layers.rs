@@ -81,7 +81,7 @@ snapshot_test!(
     missing_login_is_reported,
     Canned::answer(
         "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer realm=\"notes\", scope=\"read write\", \
-         resource_metadata=\"https://notes.test/.well-known/oauth-protected-resource?x=1\"\r\nContent-Length: 0\r\n\r\n"
+         resource_metadata=\"https://127.0.0.1:9/.well-known/oauth-protected-resource?x=1\"\r\nContent-Length: 0\r\n\r\n"
     ),
     at
 );

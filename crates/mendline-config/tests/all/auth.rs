@@ -162,3 +162,12 @@ fn auth_variable_that_is_not_set_is_a_warning() {
     assert!(loaded.server("a").is_some() && loaded.findings.len() == 1, "{:?}", loaded.findings);
     assert!(describe(&loaded.findings[0]).contains("the variable NOPE is not set"), "{:?}", loaded.findings);
 }
+
+#[test]
+fn auth_example_of_the_login_page_is_valid() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/login.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let example = page.split("```jsonc\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let loaded = loaded("config.json", example);
+    assert!(loaded.findings.is_empty() && loaded.servers.len() == 4, "{:?}", loaded.findings);
+}

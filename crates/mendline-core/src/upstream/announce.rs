@@ -42,9 +42,6 @@ impl Announcement {
 impl Upstream {
     /// Announces a change of the link's state.
     pub(super) fn announce(&mut self, cx: &mut Cx<'_>) {
-        if self.config.reconnect.silent {
-            return;
-        }
         let redials = self.link.redials();
         let now = match self.link.state() {
             LinkState::Waiting | LinkState::Dialing if redials.is_some() => {

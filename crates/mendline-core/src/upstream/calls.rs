@@ -76,13 +76,8 @@ impl Upstream {
                 _ => true,
             };
             let may_go = has_slot || call.is_some_and(Call::is_subscription);
-            let is_crossing = |call: &Call| {
-                call.client().is_some_and(|client| {
-                    self.crosses_choice(client, &call.request) || self.crosses_handshake(client, &call.request)
-                })
-            };
             let is_held = call.is_some_and(|call| {
-                self.waits_for_restore(&call.request) || is_crossing(call) || self.awaits_permissions(call)
+                self.waits_for_another(call.client(), &call.request) || self.awaits_permissions(call)
             });
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
@@ -99,6 +94,14 @@ impl Upstream {
         if let Some(at) = self.next_slot_of_tools(cx.now) {
             self.watch_gate_at(at, cx);
         }
+    }
+
+    /// Starts a waiting call: takes its slot of the rate limit and queues it.
+    pub(super) fn start_call(&mut self, key: Key, cx: &mut Cx<'_>) {
+        let call = self.calls.get(key);
+        self.gate.take_slots(call.and_then(|call| call.limited_tool.as_ref()), cx.now);
+        self.gate.note_started(call.and_then(Call::client), cx.now);
+        self.enqueue(key);
     }
 
     pub(super) fn enqueue(&mut self, key: Key) {

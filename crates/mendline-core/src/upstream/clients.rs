@@ -293,7 +293,7 @@ impl Upstream {
 
     /// Answers the handshakes that have waited for that of another client.
     pub(super) fn answer_joined(&mut self, cx: &mut Cx<'_>) {
-        if !self.clients.are_several() || !self.session.was_initialized() {
+        if !self.session.was_initialized() {
             return;
         }
         let is_joined = |call: &Call| call.request.op == Op::Initialize && call.client().is_some();

@@ -93,9 +93,11 @@ impl Upstream {
         if self.closing {
             return self.reject(client, request, &asked, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
         }
-        if self.answer_by_session(client, request, &asked, cx)
-            || self.answer_early(client, request, &asked, cx)
-            || self.answer_ping(client, request, &asked, cx)
+        // Only the server answers the call of a tool.
+        if asked.op != Op::CallTool
+            && (self.answer_by_session(client, request, &asked, cx)
+                || self.answer_early(client, request, &asked, cx)
+                || self.answer_ping(client, request, &asked, cx))
         {
             return;
         }
@@ -125,7 +127,9 @@ impl Upstream {
         };
         let name = self.calls.get(key).map_or(0, |call| call.name);
         cx.emit(Event::CallAccepted { upstream: self.id, call: name, client, method, tool, trace });
-        self.begin_trials(key, cx);
+        if !self.gate.all_closed() {
+            self.begin_trials(key, cx);
+        }
         if may_go && !self.calls.any_waits() {
             self.start_call(key, cx);
         } else {
@@ -168,12 +172,22 @@ impl Upstream {
         let is_free = if asked.op == Op::Listen { self.is_open() } else { self.has_slot() };
         let probes_first = self.gate.probes_first() && !self.gate.is_paused(now) && self.is_open();
         is_free
-            && !self.waits_for_restore(asked)
-            && !self.crosses_choice(client, asked)
-            && !self.crosses_handshake(client, asked)
+            && !self.waits_for_another(Some(client), asked)
             && self.gate.is_open(now)
             && limited_tool.is_none_or(|tool| self.has_place(tool, now))
             && !probes_first
+    }
+
+    /// Returns whether a request has to wait for another one: a handshake or a choice of another client, or the state
+    /// that is being restored.
+    pub(super) fn waits_for_another(&self, client: Option<ClientId>, request: &ClientRequest) -> bool {
+        match request.op {
+            Op::Initialize => client.is_some_and(|client| self.crosses_handshake(client, request)),
+            op if op.sets_state() => {
+                self.waits_for_restore(request) || client.is_some_and(|client| self.crosses_choice(client, request))
+            }
+            _ => false,
+        }
     }
 
     /// Finds a place for a new call in the queues. Returns the call that leaves its place, if one must.
@@ -200,7 +214,8 @@ impl Upstream {
         let effect = self.tools.effect_of_named(&asked, name.as_deref());
         let timeout = name.as_deref().and_then(|name| self.gate.timeout_of(name));
         let tool = name.as_deref().map(|name| self.tool_names.intern(name));
-        let grace = self.may_initialize_early(&asked).then(|| now + self.grace_of(&asked));
+        let is_early = asked.op == Op::Initialize && self.may_initialize_early(&asked);
+        let grace = is_early.then(|| now + self.grace_of(&asked));
         let mut call = Call::new(owner, asked, effect, now);
         (call.timeout, call.grace, call.limited_tool, call.tool) = (timeout, grace, limited_tool, tool);
         call

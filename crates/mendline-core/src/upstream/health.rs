@@ -36,9 +36,6 @@ pub struct FailedCall {
 impl Upstream {
     /// Makes an accepted call the trial of a breaker that needs one.
     pub(super) fn begin_trials(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if self.gate.all_closed() {
-            return;
-        }
         let Some(call) = self.calls.get(key) else { return };
         if bypasses_breakers(&call.request) {
             return;

@@ -94,11 +94,13 @@ impl Upstream {
             Owner::Us(internal) => self.internal_answered(internal, &call.request, &message, cx),
             Owner::Client { client, request } => {
                 self.retries.earn();
-                self.note_admitted();
+                self.gate.note_answer(self.config.limits.in_flight);
                 self.note_credential_answered();
                 let message = without_our_facts(&message).unwrap_or(message);
-                let message = self.lists.empty_list(&call.request, &message).unwrap_or(message);
-                let message = self.keep_order(&call, &message, cx).unwrap_or(message);
+                let message = match call.request.op {
+                    Op::List(_) => self.list_for_client(&call, message, cx),
+                    _ => message,
+                };
                 let is_error = message.kind() == Kind::Error;
                 self.silence.note_answer(call.tool.as_ref(), cx.now.since(call.attempt_started));
                 if !is_error {
@@ -119,7 +121,9 @@ impl Upstream {
                 cx.send_to_client(client, ClientEvent::Answer { request, message });
             }
         }
-        self.restore(cx);
+        if self.session.has_to_restore() {
+            self.restore(cx);
+        }
         self.lists.set_may_read();
         self.watch(cx);
         self.replace_dead_bridge(cx);

@@ -213,10 +213,6 @@ impl Upstream {
 
     /// Sends a new session the state of the last one, a few requests at a time.
     pub(super) fn restore(&mut self, cx: &mut Cx<'_>) {
-        // This runs after every answer: the usual case must be cheap.
-        if !self.session.has_to_restore() {
-            return;
-        }
         let under_way = self.calls.iter().filter(|(_, call)| call.owner == Owner::Us(InternalRequest::Restore)).count();
         for in_flight in under_way.. {
             if !self.session.is_initialized() || !self.link.is_up() {

@@ -85,11 +85,6 @@ impl Upstream {
         self.watch_gate(cx);
     }
 
-    /// Records an answer: a server that was overloaded admits more calls.
-    pub(super) fn note_admitted(&mut self) {
-        self.gate.note_answer(self.config.limits.in_flight);
-    }
-
     /// Fails every waiting call whose time ends before the pause.
     fn fail_late(&mut self, cx: &mut Cx<'_>) {
         for key in self.calls.waiting_keys() {
@@ -120,14 +115,6 @@ impl Upstream {
         } else {
             None
         }
-    }
-
-    /// Starts a waiting call: takes its slot of the rate limit and queues it.
-    pub(super) fn start_call(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let call = self.calls.get(key);
-        self.gate.take_slots(call.and_then(|call| call.limited_tool.as_ref()), cx.now);
-        self.gate.note_started(call.and_then(Call::client), cx.now);
-        self.enqueue(key);
     }
 
     /// Emits that a call waits for the rate limit.

@@ -8,16 +8,30 @@ use super::Upstream;
 use crate::cx::Cx;
 
 impl Upstream {
-    /// Does what follows from the state. Each step does nothing if nothing is to do.
+    /// Does what follows from the state. The conditions say when a step can have something to do.
     pub fn reconcile(&mut self, cx: &mut Cx<'_>) {
-        self.replace_when_idle(cx);
+        if self.replace_due {
+            self.replace_when_idle(cx);
+        }
         self.give_up_if_parked(cx);
-        self.answer_joined(cx);
-        self.announce(cx);
-        self.start_probe(cx);
-        self.probe_after_pause(cx);
+        if self.clients.are_several() {
+            self.answer_joined(cx);
+        }
+        if !self.config.reconnect.silent {
+            self.announce(cx);
+        }
+        if self.http.is_some() {
+            self.start_probe(cx);
+        }
+        if self.gate.probes_first() {
+            self.probe_after_pause(cx);
+        }
         self.promote(cx);
-        self.resync_lists(cx);
-        self.pump(cx);
+        if self.lists.take_may_read() {
+            self.resync_lists(cx);
+        }
+        if self.http.is_some() {
+            self.pump(cx);
+        }
     }
 }

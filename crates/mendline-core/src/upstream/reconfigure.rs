@@ -68,7 +68,7 @@ impl Upstream {
 
     /// Replaces a server whose target has changed, if no call is in flight.
     pub fn replace_when_idle(&mut self, cx: &mut Cx<'_>) {
-        if self.replace_due && self.can_be_replaced() {
+        if self.can_be_replaced() {
             self.replace(cx);
         }
     }

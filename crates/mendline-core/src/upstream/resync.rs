@@ -30,10 +30,10 @@ use crate::request::{ClientRequest, ListKind};
 use crate::slab::Key;
 
 impl Upstream {
-    /// Starts to read the lists again after an outage, if an answer has shown since the last time that this is possible.
+    /// Starts to read the lists again after an outage: an answer has shown that this is possible.
     pub(super) fn resync_lists(&mut self, cx: &mut Cx<'_>) {
         // The answer may have come over an old connection while the link is down.
-        if !self.lists.take_may_read() || !self.link.is_up() {
+        if !self.link.is_up() {
             return;
         }
         self.look_up_hints(cx);

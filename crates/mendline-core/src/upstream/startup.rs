@@ -235,11 +235,18 @@ impl Upstream {
         self.save_soon(cx);
     }
 
-    /// A list with the entries that the client knows, in the order in which it read them first.
-    pub(super) fn keep_order(&mut self, call: &Call, answer: &Message, cx: &mut Cx<'_>) -> Option<Message> {
-        let (ordered, method) = (self.lists.in_first_order(&call.request, answer)?, call.method());
-        cx.emit(Event::ListChangeHidden { upstream: self.id, method, why: HiddenChange::OrderOnly });
-        Some(ordered)
+    /// The answer to a list as the client gets it: an empty list for one that was promised and does not exist, and the
+    /// entries that the client knows in the order in which it read them first.
+    pub(super) fn list_for_client(&mut self, call: &Call, answer: Message, cx: &mut Cx<'_>) -> Message {
+        let answer = self.lists.empty_list(&call.request, &answer).unwrap_or(answer);
+        match self.lists.in_first_order(&call.request, &answer) {
+            Some(ordered) => {
+                let (method, why) = (call.method(), HiddenChange::OrderOnly);
+                cx.emit(Event::ListChangeHidden { upstream: self.id, method, why });
+                ordered
+            }
+            None => answer,
+        }
     }
 
     pub(super) fn cache_handshake(&mut self, handshake: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {

@@ -294,7 +294,7 @@ impl Stage {
     }
 
     pub fn client_reads(&mut self) -> Option<Value> {
-        let text = self.engine.poll_write(Port::Client(CLIENT))?.to_bytes();
+        let text = self.engine.poll_write(Port::Client(CLIENT), self.now)?.to_bytes();
         Some(serde_json::from_slice(&text).unwrap())
     }
 

@@ -177,13 +177,13 @@ impl Stage {
 
     /// Returns the next message to one of several clients.
     pub fn reads(&mut self, client: ClientId) -> Option<Value> {
-        let text = self.engine.poll_write(Port::Client(client))?.to_bytes();
+        let text = self.engine.poll_write(Port::Client(client), self.now)?.to_bytes();
         Some(serde_json::from_slice(&text).unwrap())
     }
 
     /// Returns the next message to the child.
     pub fn server_reads(&mut self) -> Option<Value> {
-        let text = self.engine.poll_write(Port::Link(self.spawned?))?.to_bytes();
+        let text = self.engine.poll_write(Port::Link(self.spawned?), self.now)?.to_bytes();
         self.collect();
         self.written += text.len() as u64 + 1;
         Some(serde_json::from_slice(&text).unwrap())

@@ -1,6 +1,10 @@
 //! I4: a call is not sent once more while bytes of its response arrive.
+//!
+//! The time in which the machine was suspended counts as silence, because the clock of the engine includes it: nothing
+//! came in that time, and the suspend may have cost the connection.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use mendline_core::port::ExchangeId;
 use mendline_core::{Moment, defaults};
@@ -11,10 +15,12 @@ use crate::fact::{Fact, Report, Via};
 use crate::machine::EngineOutput;
 use crate::oracle::{Key, Oracle};
 
-/// The open exchanges that carry a call, with the time of the last byte of their response.
+/// The open exchanges that carry a call, with the time of the last byte of their response on the clock of the engine.
 #[derive(Default)]
 pub(super) struct NoDoubleWork {
     open: BTreeMap<ExchangeId, (Key, Option<Moment>)>,
+    /// Total suspended time.
+    slept: Duration,
 }
 
 impl Check for NoDoubleWork {
@@ -23,7 +29,9 @@ impl Check for NoDoubleWork {
     }
 
     fn see(&mut self, fact: &Fact<'_>, now: Moment, oracle: &Oracle) -> Result<(), String> {
+        let now = now + self.slept;
         match fact {
+            Fact::ConnectivityChanged(slept) => self.slept += *slept,
             Fact::HandedOut { by: Via::Exchange(_, exchange), key: Some(key), .. } => {
                 let record = oracle.of(*key);
                 // Internal requests repeat the state of the session and read lists again.

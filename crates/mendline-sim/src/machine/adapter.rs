@@ -49,8 +49,8 @@ macro_rules! adapter {
                     }
                     Some(translate(output))
                 }
-                fn poll_write(&mut self, wanted: real::Port) -> Option<Spliced> {
-                    self.engine.poll_write(port(wanted))
+                fn poll_write(&mut self, wanted: real::Port, now: real::Moment) -> Option<Spliced> {
+                    self.engine.poll_write(port(wanted), core::Moment(now.0))
                 }
                 fn may_read(&self, wanted: real::Port) -> bool {
                     self.engine.may_read(port(wanted))

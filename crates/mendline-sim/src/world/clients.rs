@@ -86,7 +86,8 @@ impl World {
             if self.clients[index].inbox.unaccepted() > 0 {
                 break;
             }
-            let Some(text) = self.machine.poll_write(Port::Client(id)) else { break };
+            let now = self.clock.now() + self.slept;
+            let Some(text) = self.machine.poll_write(Port::Client(id), now) else { break };
             moved = true;
             let Some(message) = self.parse_output(text.to_bytes()) else { break };
             self.clients[index].inbox.pull(message, None);

@@ -153,7 +153,8 @@ impl World {
             if !may_pull {
                 break;
             }
-            let Some(text) = self.machine.poll_write(Port::Link(link)) else { break };
+            let now = self.clock.now() + self.slept;
+            let Some(text) = self.machine.poll_write(Port::Link(link), now) else { break };
             moved = true;
             let Some(message) = self.parse_output(text.to_bytes()) else { break };
             let key = self.key_of(&message);

@@ -2,7 +2,7 @@
 //!
 //! The driver asks the observer once, at the start. If it does not want messages, a call costs one check of a flag.
 
-use mendline_core::{Engine, Input, Port, UpstreamId};
+use mendline_core::{Input, UpstreamId};
 use mendline_wire::{Line, Received, Spliced};
 
 use super::host::{Direction, Observer};
@@ -22,19 +22,6 @@ pub(super) fn show_message(
     message: &Spliced,
 ) {
     observer.on_message(upstream, direction, &message.to_bytes());
-}
-
-/// Returns the next message for this port, and shows it if there is an observer.
-pub(super) fn next_message<O: Observer>(
-    engine: &mut Engine,
-    port: Port,
-    shown: Option<(&mut O, UpstreamId, Direction)>,
-) -> Option<Spliced> {
-    let message = engine.poll_write(port)?;
-    if let Some((observer, upstream, direction)) = shown {
-        show_message(observer, upstream, direction, &message);
-    }
-    Some(message)
 }
 
 /// Shows the messages in an input from HTTP.

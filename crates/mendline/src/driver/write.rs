@@ -5,7 +5,8 @@
 use std::task::Context;
 
 use mendline_core::port::Pipe;
-use mendline_core::{Input, Moment, Port};
+use mendline_core::{Engine, Input, Moment, Port, UpstreamId};
+use mendline_wire::Spliced;
 
 use super::{Direction, Driver, Host, Observer, wire};
 use crate::frontend::Frontend;
@@ -16,11 +17,8 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         for link in &mut self.links {
             let (port, upstream) = (Port::Link(link.id), link.id.upstream);
             let next = || {
-                wire::next_message(
-                    engine,
-                    port,
-                    wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer)),
-                )
+                let shown = wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer));
+                next_message(engine, port, now, shown)
             };
             if link.stdin.poll_write(cx, next).is_err() {
                 link.suspect(Pipe::Stdin, now);
@@ -37,7 +35,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
             let (port, upstream) = (Port::Client(client.id), client.upstream);
             let next = || {
                 let shown = wire_enabled.then_some((&mut *observer, upstream, Direction::ToClient));
-                wire::next_message(engine, port, shown)
+                next_message(engine, port, now, shown)
             };
             if client.frontend.poll_write(cx, next).is_ok() && !client.is_gone(cx, now) {
                 return true;
@@ -48,4 +46,18 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         });
         is_lost
     }
+}
+
+/// Returns the next message for this port, and shows it if there is an observer.
+fn next_message<O: Observer>(
+    engine: &mut Engine,
+    port: Port,
+    now: Moment,
+    shown: Option<(&mut O, UpstreamId, Direction)>,
+) -> Option<Spliced> {
+    let message = engine.poll_write(port, now)?;
+    if let Some((observer, upstream, direction)) = shown {
+        wire::show_message(observer, upstream, direction, &message);
+    }
+    Some(message)
 }

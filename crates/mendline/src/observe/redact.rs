@@ -244,6 +244,17 @@ mod tests {
     }
 
     #[test]
+    fn renewed_credentials_are_hidden_up_to_a_limit() {
+        let redactor = Redactor::default();
+        for number in 0..1000 {
+            redactor.learn_renewed(&[Secret::new(format!("Bearer renewed-token-{number:04}"))]);
+        }
+        assert_eq!(redactor.known.read().unwrap().renewed.len(), MAX_RENEWED);
+        assert_eq!(shown(&redactor, "x renewed-token-0999 y"), format!("x {HIDDEN} y"));
+        assert_eq!(shown(&redactor, "x renewed-token-0990 y"), format!("x {HIDDEN} y"));
+    }
+
+    #[test]
     fn known_secret_is_hidden_in_every_encoding() {
         let redactor = knowing(&["Bearer s3cr3t/w\"ord", "Basic bWU6b3BlbiBzZXNhbWU="]);
         for text in [

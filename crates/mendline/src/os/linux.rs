@@ -3,6 +3,7 @@
 pub(crate) mod child;
 pub mod control_socket;
 pub mod guard;
+pub(crate) mod login_shell;
 pub(crate) mod network;
 mod process_group;
 pub mod processes;

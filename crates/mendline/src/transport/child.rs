@@ -3,9 +3,9 @@
 //! `crate::os::child` starts and ends the process. The engine decides when to end it and with which signal. This
 //! module knows the command of each upstream and says why one cannot be started.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -17,6 +17,8 @@ use super::guard::Guard;
 use crate::driver::{Child, Drained};
 use crate::os::child::{ChildProcess, PipeReader, PipeWriter, Pipes, read_available, unread_bytes};
 use crate::os::errors::{StartFailure, start_failure};
+use crate::os::files::can_execute;
+use crate::os::login_shell;
 
 /// The command line of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,42 @@ impl ChildCommand {
         }
         command
     }
+
+    /// Returns the search path of the command: its own PATH, or that of Mendline.
+    pub fn search_path(&self) -> OsString {
+        let own = self.environment.iter().rev().find(|(name, _)| name == PATH).map(|(_, value)| value.clone());
+        own.or_else(|| std::env::var_os(PATH)).unwrap_or_default()
+    }
+
+    /// Looks for a program that is not on the search path on the PATH of the user's login shell. If it is there, the
+    /// command uses that PATH from now on. Blocks while the shell starts, but only if the program was not found.
+    pub fn found_by_login_shell(self) -> ChildCommand {
+        self.found_on(login_shell::path)
+    }
+
+    fn found_on(mut self, path: impl FnOnce() -> Option<OsString>) -> ChildCommand {
+        let has_own_path = self.environment.iter().any(|(name, _)| name == PATH);
+        let is_named = !self.program.as_encoded_bytes().contains(&b'/') && !self.program.is_empty();
+        if has_own_path || !is_named || is_on(&self.program, &self.search_path()) {
+            return self;
+        }
+        if let Some(path) = path().filter(|path| is_on(&self.program, path)) {
+            // The program may need others of the same directories, as `npx` needs `node`.
+            self.environment.push((PATH.into(), path));
+        }
+        self
+    }
+}
+
+const PATH: &str = "PATH";
+
+fn is_on(program: &OsStr, path: &OsStr) -> bool {
+    let is_there = |directory: PathBuf| is_program(&directory.join(program));
+    std::env::split_paths(path).any(is_there)
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && can_execute(path)
 }
 
 /// A process that was started and is not yet reaped.
@@ -141,6 +179,28 @@ mod tests {
         let missing = failure_of("npxx", Errno::NOENT);
         assert!(missing.is_permanent());
         assert_eq!(missing.to_string(), "`npxx` was not found; is it installed and on PATH?");
+    }
+
+    #[test]
+    fn missing_program_is_looked_up_on_the_path_of_the_login_shell() {
+        let tools = tempfile::tempdir().unwrap();
+        let program = tools.path().join("mendline-test-tool");
+        std::fs::copy("/bin/true", &program).unwrap();
+        let path: OsString = tools.path().into();
+        let named = || ChildCommand::new("mendline-test-tool", []);
+
+        let found = named().found_on(|| Some(path.clone()));
+        assert_eq!(found.environment, [("PATH".into(), path)]);
+        assert_eq!(named().found_on(|| Some("/nonexistent".into())), named());
+        assert_eq!(named().found_on(|| None), named());
+
+        let unused = || panic!("the shell is started only for a program that is not found");
+        let mut own = named();
+        own.environment.push(("PATH".into(), "/nonexistent".into()));
+        assert_eq!(own.clone().found_on(unused), own, "a configured PATH is final");
+        let unused = || panic!("the shell is started only for a program that is not found");
+        let with_slash = ChildCommand::new("/nonexistent/tool", []);
+        assert_eq!(with_slash.clone().found_on(unused), with_slash);
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod body;
 mod budget;
 mod certificate;
 mod challenge;
+mod client_certificate;
 mod coding;
 mod connect;
 mod connection;
@@ -64,6 +65,7 @@ use crate::credential::CredentialCell;
 
 pub use certificate::Certificate;
 pub use challenge::Challenge;
+pub use client_certificate::{ClientCertificate, ClientCertificateFault};
 pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};

@@ -1,26 +1,23 @@
 //! The host of the driver: a child over two streams, or a server over dialed streams.
 
-use mendline::decisions::reason::ConnectError;
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use mendline::decisions::port::{Exit, Signal, SpawnError};
+use mendline::Host;
+use mendline::decisions::port::{Exit, SpawnError};
+use mendline::decisions::reason::ConnectError;
 use mendline::decisions::{LinkId, UpstreamId};
 use mendline::transport::http::{Dial, Dialed, HostPort, Http, Protocol, Target};
-use mendline::{Child, Drained, Host};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead as _, AsyncWriteExt as _, BufReader, DuplexStream, ReadBuf};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 
+use super::child::{ExitSlot, FakeChild};
 use super::conversation::Wire;
 use super::faulty_stream::{FaultyStream, Meter};
 use super::site::Site;
 use super::{http1, http2, tls};
 
-/// The number of bytes that are read from a pipe at once.
-const CHUNK: usize = 64 * 1024;
+/// The capacity of the child's stderr.
+const CAPACITY: usize = 64 * 1024;
 
 /// One upstream: the server and its transport.
 pub struct Stage {
@@ -30,7 +27,7 @@ pub struct Stage {
 }
 
 impl Host for Stage {
-    type Child = FakeChild;
+    type Child = FakeChild<FaultyStream>;
     type Dial = FaultyDialer;
 
     fn remote(&mut self, _: UpstreamId) -> Option<Http<FaultyDialer>> {
@@ -48,7 +45,7 @@ impl Host for Stage {
         Some(Http::new(target, FaultyDialer { wire: self.wire, site: self.site.clone(), meter: self.meter.clone() }))
     }
 
-    fn spawn(&mut self, _: LinkId) -> Result<FakeChild, SpawnError> {
+    fn spawn(&mut self, _: LinkId) -> Result<FakeChild<FaultyStream>, SpawnError> {
         let exit_slot = ExitSlot::default();
         let dies = |exit_slot: &ExitSlot| {
             let exit_slot = exit_slot.clone();
@@ -56,12 +53,10 @@ impl Host for Stage {
         };
         let (stdin, program_stdin) = FaultyStream::new(&self.meter);
         let (stdout, program_stdout) = FaultyStream::new(&self.meter);
-        let (stderr, program_stderr) = tokio::io::duplex(CHUNK);
+        let (stderr, program_stderr) = tokio::io::duplex(CAPACITY);
         tokio::spawn(program(program_stdin, program_stdout, program_stderr, self.site.clone(), exit_slot.clone()));
-        Ok(FakeChild {
-            pipes: Some((stdin.on_cut(dies(&exit_slot)), stdout.on_cut(dies(&exit_slot)), stderr)),
-            exit_slot,
-        })
+        let pipes = (stdin.on_cut(dies(&exit_slot)), stdout.on_cut(dies(&exit_slot)), stderr);
+        Ok(FakeChild::new(pipes, exit_slot))
     }
 }
 
@@ -87,81 +82,6 @@ async fn program(stdin: DuplexStream, mut stdout: DuplexStream, stderr: DuplexSt
     }
     drop(stderr);
     exit_slot.set(Exit::Code(code));
-}
-
-/// The exit status of a child, once it has exited.
-#[derive(Clone, Default)]
-struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
-
-impl ExitSlot {
-    fn set(&self, exit: Exit) {
-        let mut exit_slot = self.0.lock().unwrap();
-        exit_slot.0.get_or_insert(exit);
-        if let Some(waker) = exit_slot.1.take() {
-            waker.wake();
-        }
-    }
-}
-
-/// A child of the driver.
-pub struct FakeChild {
-    pipes: Option<(FaultyStream, FaultyStream, DuplexStream)>,
-    exit_slot: ExitSlot,
-}
-
-impl Child for FakeChild {
-    type Stdin = FaultyStream;
-    type Stdout = FaultyStream;
-    type Stderr = DuplexStream;
-
-    fn pid(&self) -> u32 {
-        4711
-    }
-
-    fn pipes(&mut self) -> Option<(FaultyStream, FaultyStream, DuplexStream)> {
-        self.pipes.take()
-    }
-
-    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut exit_slot = self.exit_slot.0.lock().unwrap();
-        if exit_slot.0.is_some() {
-            return Poll::Ready(());
-        }
-        exit_slot.1 = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        self.exit_slot.set(match signal {
-            Signal::Term => Exit::Signal(15),
-            Signal::Kill => Exit::Signal(9),
-        });
-    }
-
-    fn reap(&mut self) -> Exit {
-        self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
-    }
-
-    fn unread(&self, _: &FaultyStream) -> u64 {
-        0
-    }
-
-    fn drain_stdout(&self, stdout: &mut FaultyStream, into: &mut BytesMut) -> Drained {
-        let mut space = vec![0; CHUNK];
-        let mut buffer = ReadBuf::new(&mut space);
-        let read = Pin::new(stdout).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
-        match (read, buffer.filled().len()) {
-            (Poll::Ready(Ok(())), count) if count > 0 => {
-                into.extend_from_slice(buffer.filled());
-                Drained::Bytes(count)
-            }
-            _ => Drained::Nothing,
-        }
-    }
-
-    fn drain_stderr(&self, _: &mut DuplexStream, _: &mut BytesMut) -> Drained {
-        Drained::Nothing
-    }
 }
 
 /// A dialer of the server.

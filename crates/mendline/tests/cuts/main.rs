@@ -8,6 +8,8 @@
 #![allow(clippy::print_stdout, reason = "a manual sweep prints its table")]
 
 mod check;
+#[path = "../memory/child.rs"]
+mod child;
 mod conversation;
 mod faulty_stream;
 mod host;

@@ -5,6 +5,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
+#[path = "../memory/child.rs"]
+mod child;
+#[path = "../memory/dialer.rs"]
+mod dialer;
 mod many_clients;
 mod peers;
 

@@ -1,20 +1,18 @@
 //! Peers of the driver in memory: children, and servers over HTTP.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use bytes::BytesMut;
-use mendline::decisions::port::{ConnectError, Exit, Signal, SpawnError};
+use mendline::decisions::port::SpawnError;
 use mendline::decisions::{Event, LinkId, UpstreamId};
-use mendline::transport::http::{Dial, Dialed, HostPort, Http, Target};
-use mendline::{Child, Drained, Host, Observer};
+use mendline::transport::http::{Http, Target};
+use mendline::{Host, Observer};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadBuf};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::child::{ExitSlot, FakeChild};
+use super::dialer::MemoryDialer;
 
 /// The default capacity of a stream.
 pub(crate) const CAPACITY: usize = 64 * 1024;
@@ -49,20 +47,6 @@ impl FakeServer {
     }
 }
 
-/// The exit status of a child, once it has exited.
-#[derive(Clone, Default)]
-pub(crate) struct ExitSlot(Arc<Mutex<(Option<Exit>, Option<Waker>)>>);
-
-impl ExitSlot {
-    pub(crate) fn set(&self, exit: Exit) {
-        let mut exit_slot = self.0.lock().unwrap();
-        exit_slot.0.get_or_insert(exit);
-        if let Some(waker) = exit_slot.1.take() {
-            waker.wake();
-        }
-    }
-}
-
 /// Creates children whose stdin has these capacities, and sends their program side to the test. Dials connections in
 /// memory.
 pub(crate) struct Stage {
@@ -72,13 +56,8 @@ pub(crate) struct Stage {
     pub(crate) dialers: BTreeMap<UpstreamId, MemoryDialer>,
 }
 
-pub(crate) struct FakeChild {
-    pipes: Option<(DuplexStream, DuplexStream, DuplexStream)>,
-    exit_slot: ExitSlot,
-}
-
 impl Host for Stage {
-    type Child = FakeChild;
+    type Child = FakeChild<DuplexStream>;
     type Dial = MemoryDialer;
 
     fn remote(&mut self, upstream: UpstreamId) -> Option<Http<MemoryDialer>> {
@@ -86,7 +65,7 @@ impl Host for Stage {
         Some(Http::new(Target::parse("http://server.test/mcp").unwrap(), dialer))
     }
 
-    fn spawn(&mut self, link: LinkId) -> Result<FakeChild, SpawnError> {
+    fn spawn(&mut self, link: LinkId) -> Result<FakeChild<DuplexStream>, SpawnError> {
         let (stdin, program_stdin) = tokio::io::duplex(self.stdin_capacities.pop_front().unwrap_or(CAPACITY));
         let (stdout, program_stdout) = tokio::io::duplex(CAPACITY);
         let (stderr, program_stderr) = tokio::io::duplex(CAPACITY);
@@ -100,66 +79,7 @@ impl Host for Stage {
         };
         let over = |_| SpawnError::Other { command: "notes-server".to_owned(), error: "the test is over".to_owned() };
         self.programs.send(program).map_err(over)?;
-        Ok(FakeChild { pipes: Some((stdin, stdout, stderr)), exit_slot })
-    }
-}
-
-impl Child for FakeChild {
-    type Stdin = DuplexStream;
-    type Stdout = DuplexStream;
-    type Stderr = DuplexStream;
-
-    fn pid(&self) -> u32 {
-        4711
-    }
-
-    fn pipes(&mut self) -> Option<(DuplexStream, DuplexStream, DuplexStream)> {
-        self.pipes.take()
-    }
-
-    fn poll_exited(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut exit_slot = self.exit_slot.0.lock().unwrap();
-        if exit_slot.0.is_some() {
-            return Poll::Ready(());
-        }
-        exit_slot.1 = Some(cx.waker().clone());
-        Poll::Pending
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        self.exit_slot.set(match signal {
-            Signal::Term => Exit::Signal(15),
-            Signal::Kill => Exit::Signal(9),
-        });
-    }
-
-    fn reap(&mut self) -> Exit {
-        self.exit_slot.0.lock().unwrap().0.expect("reaped before it exited")
-    }
-
-    fn unread(&self, _: &DuplexStream) -> u64 {
-        0
-    }
-
-    fn drain_stdout(&self, stdout: &mut DuplexStream, into: &mut BytesMut) -> Drained {
-        drain(stdout, into)
-    }
-
-    fn drain_stderr(&self, stderr: &mut DuplexStream, into: &mut BytesMut) -> Drained {
-        drain(stderr, into)
-    }
-}
-
-fn drain(stream: &mut DuplexStream, into: &mut BytesMut) -> Drained {
-    let mut space = vec![0; CAPACITY];
-    let mut buffer = ReadBuf::new(&mut space);
-    let read = Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer);
-    match (read, buffer.filled().len()) {
-        (Poll::Ready(Ok(())), count) if count > 0 => {
-            into.extend_from_slice(buffer.filled());
-            Drained::Bytes(count)
-        }
-        _ => Drained::Nothing,
+        Ok(FakeChild::new((stdin, stdout, stderr), exit_slot))
     }
 }
 
@@ -176,31 +96,13 @@ impl Observer for EventLog {
     }
 }
 
-/// A dialer of connections in memory. It sends the server side of each to its server.
-pub(crate) struct MemoryDialer(pub(crate) UnboundedSender<DuplexStream>);
-
-impl Dial for MemoryDialer {
-    type Io = DuplexStream;
-
-    fn dial(
-        &self,
-        _: &HostPort,
-        _: Duration,
-    ) -> impl Future<Output = Result<Dialed<DuplexStream>, ConnectError>> + Send + 'static {
-        let (near, far) = tokio::io::duplex(CAPACITY);
-        let error = || ConnectError::Other { target: "server.test:80".to_owned(), error: "it has ended".to_owned() };
-        let sent = self.0.send(far).map_err(|_| error());
-        async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
-    }
-}
-
 /// The methods that an HTTP server in memory has received.
 #[derive(Clone, Default)]
 pub(crate) struct HttpLog(pub(crate) Arc<Mutex<Vec<String>>>);
 
 /// Starts an HTTP server in memory, which answers a call with its own name.
 pub(crate) fn http_server(name: &'static str) -> (MemoryDialer, HttpLog) {
-    let (dialer, mut connections) = unbounded_channel();
+    let (dialer, mut connections) = MemoryDialer::new(CAPACITY);
     let log = HttpLog::default();
     let seen = log.clone();
     tokio::spawn(async move {
@@ -208,7 +110,7 @@ pub(crate) fn http_server(name: &'static str) -> (MemoryDialer, HttpLog) {
             tokio::spawn(serve_http(connection, name, seen.clone()));
         }
     });
-    (MemoryDialer(dialer), log)
+    (dialer, log)
 }
 
 async fn serve_http(io: DuplexStream, name: &str, log: HttpLog) {

@@ -205,7 +205,8 @@ async fn forbidden_urls_are_refused_before_any_byte() {
     }
     let why = refused(local(), "http://idp.test/token?secret").await;
     assert_eq!(why, "http://idp.test is not encrypted; nothing is sent there, use https");
-    assert!(refused(local(), "file:///etc/passwd").await.contains("scheme must be http or https"));
+    assert!(refused(local(), "ftp://idp.test/").await.contains("scheme must be http or https"));
+    assert_eq!(refused(local(), "file:///etc/passwd").await, "this is not a URL");
     assert!(refused(local(), "https://me:pw@idp.test/").await.contains("user name or password"));
     let request = form(&format!("http://{place}/")).header("X", Secret::new("a\r\nb: hunter2"));
     let error = local().fetch(&request).await.unwrap_err();

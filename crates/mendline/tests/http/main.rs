@@ -7,6 +7,8 @@ mod answers;
 mod codings;
 mod connections;
 mod cuts;
+#[path = "../memory/dialer.rs"]
+mod dialer;
 mod fetch;
 mod http2;
 mod limits;

@@ -17,6 +17,8 @@ use mendline_wire::{Received, Spliced};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 
+pub use super::dialer::MemoryDialer;
+
 pub const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 pub const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
@@ -131,37 +133,17 @@ pub fn line(fact: &Input) -> String {
     if id.0 == 1 { text } else { format!("{}: {text}", id.0) }
 }
 
-/// A dialer of in-memory connections. It sends the server side of each to the test.
-pub struct MemoryDialer(mpsc::UnboundedSender<Server>);
-
 pub fn memory_dialer() -> (MemoryDialer, Servers) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    (MemoryDialer(sender), Servers(receiver))
-}
-
-impl Dial for MemoryDialer {
-    type Io = DuplexStream;
-
-    fn dial(
-        &self,
-        _: &HostPort,
-        _: Duration,
-    ) -> impl Future<Output = Result<Dialed<DuplexStream>, ConnectError>> + Send + 'static {
-        let (near, far) = tokio::io::duplex(CAPACITY);
-        let sent = self.0.send(Server(far)).map_err(|_| ConnectError::Other {
-            target: "x.test:80".to_owned(),
-            error: "the test has ended".to_owned(),
-        });
-        async move { sent.map(|()| Dialed { io: near, looks_open: None }) }
-    }
+    let (dialer, servers) = MemoryDialer::new(CAPACITY);
+    (dialer, Servers(servers))
 }
 
 /// The server sides, in the order of the dials.
-pub struct Servers(mpsc::UnboundedReceiver<Server>);
+pub struct Servers(mpsc::UnboundedReceiver<DuplexStream>);
 
 impl Servers {
     pub async fn next(&mut self) -> Server {
-        self.0.recv().await.unwrap()
+        Server(self.0.recv().await.unwrap())
     }
 
     /// Returns the number of connections that the test has not taken.

@@ -2,15 +2,20 @@
 
 use mendline::decisions::reason::ConnectError;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mendline::transport::http::{Dial, Dialed, HostPort, Protocol, ProxyRules, Target, TlsOptions};
+use mendline::os::files::make_private;
+use mendline::transport::http::{ClientCertificate, Dial, Dialed, HostPort, Protocol, ProxyRules, Target, TlsOptions};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -36,6 +41,25 @@ impl Authority {
     }
 
     pub(super) fn server(&self, name: &str, until: i32, protocols: &[&str]) -> TlsAcceptor {
+        self.server_for(name, until, protocols, Arc::new(rustls::server::NoClientAuth))
+    }
+
+    /// Returns a server that asks its clients for certificates of this authority.
+    fn server_with_clients(&self, name: &str) -> TlsAcceptor {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        self.server_for(name, VALID, &["http/1.1"], clients)
+    }
+
+    fn server_for(
+        &self,
+        name: &str,
+        until: i32,
+        protocols: &[&str],
+        clients: Arc<dyn ClientCertVerifier>,
+    ) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2020, 1, 1);
@@ -44,9 +68,22 @@ impl Authority {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let mut config = builder.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], key).unwrap();
+        let builder = builder.with_client_cert_verifier(clients);
+        let mut config = builder.with_single_cert(vec![certificate.der().clone()], key).unwrap();
         config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         TlsAcceptor::from(Arc::new(config))
+    }
+
+    /// Writes a client certificate of this authority and its key.
+    fn client(&self, folder: &Path) -> ClientCertificate {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec!["client".to_owned()]).unwrap().signed_by(&key, &self.issuer).unwrap();
+        let paths = (folder.join("client.pem"), folder.join("client.key"));
+        std::fs::write(&paths.0, certificate.pem()).unwrap();
+        std::fs::write(&paths.1, key.serialize_pem()).unwrap();
+        make_private(&paths.1).unwrap();
+        ClientCertificate::read(&paths.0, &paths.1).unwrap()
     }
 
     fn trusted(&self) -> Target {
@@ -91,6 +128,20 @@ async fn certificate_needs_valid_name_date_and_authority() {
                  if you trust that authority, name its file with NODE_EXTRA_CA_CERTS=/path/authority.pem";
     let foreign = Authority::new("theirs").server("x.test", VALID, http1);
     assert_eq!(end_of(authority.trusted(), &foreign).await, format!("end Forbidden({words:?}) Nothing"));
+}
+
+#[tokio::test]
+async fn client_certificate_is_presented_to_a_server_that_asks_for_one() {
+    let authority = Authority::new("ours");
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = TlsOptions::default();
+    options.trust(authority.pem.as_bytes()).unwrap();
+    options.present(authority.client(folder.path()));
+    let target = target("https://x.test/mcp").tls(options);
+    let picky = authority.server_with_clients("x.test");
+    assert_eq!(end_of(target, &picky).await, "end Complete Whole");
+    let refused = end_of(authority.trusted(), &picky).await;
+    assert!(refused.contains("wants a client certificate"), "{refused}");
 }
 
 /// Returns a server with a self-signed certificate, and that certificate.

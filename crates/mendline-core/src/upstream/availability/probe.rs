@@ -303,7 +303,7 @@ impl Upstream {
 
     /// Probes a server that answered 503 before the pause, if a call waits, so that no unsafe call meets another 503.
     pub(in crate::upstream) fn probe_after_pause(&mut self, cx: &mut Cx<'_>) {
-        let is_due = self.gate.probes_first() && self.link.is_up() && !self.gate.is_paused(cx.now);
+        let is_due = self.link.is_up() && !self.gate.is_paused(cx.now);
         if !is_due || !self.calls.any_waits() {
             return;
         }

@@ -22,13 +22,15 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, DigitallySignedSt
 use rustls_platform_verifier::Verifier;
 
 use super::certificate::Certificate;
+use super::client_certificate::ClientCertificate;
 use super::target::Protocol;
 
-/// Trusted certificates in addition to those of the system.
+/// Trusted certificates in addition to those of the system, and the certificate of the client.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
     extra_roots: Vec<CertificateDer<'static>>,
     store: Option<PathBuf>,
+    client: Option<ClientCertificate>,
 }
 
 /// The error for a text without certificates in PEM form.
@@ -59,6 +61,11 @@ impl TlsOptions {
     /// certificates.
     pub fn store(&mut self, file: PathBuf) {
         self.store = Some(file);
+    }
+
+    /// Presents this certificate to servers that ask for one.
+    pub fn present(&mut self, certificate: ClientCertificate) {
+        self.client = Some(certificate);
     }
 
     /// Returns whether the operator has added this very certificate. The operator's store is read only when needed.
@@ -101,12 +108,15 @@ fn config<V: ServerCertVerifier + 'static>(
 ) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier::new_with_extra_roots(options.extra_roots.clone(), Arc::clone(&provider))?;
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         // "Dangerous" means a custom verifier; this one asks that of the system first.
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(wrap(OperatorVerifier { verifier, options: options.clone() })))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(wrap(OperatorVerifier { verifier, options: options.clone() })));
+    let mut config = match &options.client {
+        Some(client) => builder.with_client_cert_resolver(client.resolver()),
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = match protocol {
         Protocol::Negotiated => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         Protocol::Http1 => vec![b"http/1.1".to_vec()],
@@ -350,6 +360,15 @@ fn tls_unusable(error: &rustls::Error) -> TlsError {
     TlsError::Unusable { problem: why.to_owned() }
 }
 
+/// Returns the words for an alert that ended a connection after the handshake. With TLS 1.3, a client learns only then
+/// that the server wants its certificate.
+pub(super) fn late_alert(error: &rustls::Error) -> Option<String> {
+    match error {
+        rustls::Error::AlertReceived(alert) => Some(format!("TLS: {}", alert_text(*alert))),
+        _ => None,
+    }
+}
+
 /// Translates an alert of the peer.
 fn alert_text(alert: AlertDescription) -> String {
     let words = match alert {
@@ -367,7 +386,9 @@ fn alert_text(alert: AlertDescription) -> String {
         | AlertDescription::CertificateUnobtainable
         | AlertDescription::CertificateRequired
         | AlertDescription::UnknownCA
-        | AlertDescription::AccessDenied => "it wants a client certificate, which Mendline cannot send",
+        | AlertDescription::AccessDenied => {
+            "it wants a client certificate, or another one; `tls` in the configuration file names its files"
+        }
         AlertDescription::UnrecognisedName => "it has no server with this name",
         AlertDescription::NoApplicationProtocol => "it speaks neither HTTP/2 nor HTTP/1.1 there",
         AlertDescription::InternalError => "it has an error of its own",

@@ -20,6 +20,7 @@ use hyper::client::conn::TrySendError;
 use mendline_core::port::Written;
 
 use super::request::{Outgoing, Segments};
+use super::tls::late_alert;
 use super::write_tracker::WriteTracker;
 
 /// The most bytes of a body that are handed to an HTTP/2 stream at a time.
@@ -104,11 +105,14 @@ pub(super) fn http2_reason(error: &h2::Error) -> CutReason {
 
 /// Returns the innermost cause.
 fn innermost(error: &hyper::Error) -> CutReason {
-    let mut cause: &dyn std::error::Error = error;
+    let mut cause: &(dyn std::error::Error + 'static) = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    cause.downcast_ref().map_or_else(|| CutReason::Other { error: cause.to_string() }, io_reason)
+    match cause.downcast_ref() {
+        Some(io) => io_reason(io),
+        None => CutReason::Other { error: tls_text(Some(cause)).unwrap_or_else(|| cause.to_string()) },
+    }
 }
 
 fn io_reason(error: &std::io::Error) -> CutReason {
@@ -116,8 +120,16 @@ fn io_reason(error: &std::io::Error) -> CutReason {
         std::io::ErrorKind::ConnectionReset => CutReason::Reset,
         std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::UnexpectedEof => CutReason::Closed,
         std::io::ErrorKind::TimedOut => CutReason::TimedOut,
-        _ => CutReason::Other { error: error.to_string() },
+        _ => {
+            let inner = error.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static));
+            CutReason::Other { error: tls_text(inner).unwrap_or_else(|| error.to_string()) }
+        }
     }
+}
+
+/// Returns the words for an alert of TLS, if one is the cause.
+fn tls_text(cause: Option<&(dyn std::error::Error + 'static)>) -> Option<String> {
+    cause?.downcast_ref().and_then(late_alert)
 }
 
 /// A response body that is being read.
