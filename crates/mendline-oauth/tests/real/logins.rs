@@ -1,7 +1,9 @@
 //! Logins and renewals over real sockets.
 
 use mendline::credential::{CredentialSource, Occasion};
-use mendline_faults::{AuthorizationSettings, Iss, Metadata, MetadataFault, ResourceRule, TokenFault};
+use mendline_faults::{
+    AuthorizationSettings, Iss, Metadata, MetadataFault, ResourceMetadata, ResourceRule, TokenFault,
+};
 use mendline_oauth::{LoggedOut, OAuthError, OAuthSource, logout, token};
 
 use crate::stage::{Stage, run};
@@ -50,7 +52,13 @@ fn every_form_of_metadata_is_found() {
 fn server_of_2025_03_26_is_its_own_authorization_server() {
     run(async {
         for metadata in [Metadata::Oauth, Metadata::Absent] {
-            let settings = AuthorizationSettings { metadata, combined: true, ..Default::default() };
+            let settings = AuthorizationSettings {
+                metadata,
+                combined: true,
+                resource_metadata: ResourceMetadata::Absent,
+                challenge_names_metadata: false,
+                ..Default::default()
+            };
             let stage = Stage::start(settings).await;
             stage.login().await.unwrap_or_else(|error| panic!("{metadata:?}: {error}"));
         }

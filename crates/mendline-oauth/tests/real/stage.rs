@@ -25,13 +25,6 @@ impl Stage {
         Stage { server, authorization, state: tempfile::tempdir().unwrap() }
     }
 
-    /// Changes the settings of the authorization server.
-    pub fn set(&self, change: impl FnOnce(&mut AuthorizationSettings)) {
-        let mut settings = self.authorization.settings();
-        change(&mut settings);
-        self.authorization.change_settings(settings);
-    }
-
     pub fn oauth(&self) -> OAuth {
         oauth(self.state.path())
     }
