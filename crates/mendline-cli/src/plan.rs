@@ -24,7 +24,7 @@ use mendline::os::processes::OWN_PROGRAM;
 use mendline::transport;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::guard::Guard;
-use mendline::transport::http::{ProxyRules, Target, TlsOptions, UrlFault};
+use mendline::transport::http::{ClientCertificate, ProxyRules, Target, TlsOptions, UrlFault};
 use mendline_config::{self as config, Auth, Name, Owner, Server, expand, is_plain_variable_name, is_variable_name};
 use mendline_oauth::LoginUi;
 use mendline_wire::Limits;
@@ -83,6 +83,8 @@ pub(crate) struct Address {
     connect_timeout: Option<Duration>,
     /// True if credentials may go to another machine unencrypted.
     allow_http: bool,
+    /// Its certificates.
+    tls: config::Tls,
     /// The source of the credential, as it was written.
     auth: Option<Auth>,
     /// True if a command line names the URL itself.
@@ -129,12 +131,12 @@ impl Plan {
                 command.directory.clone_from(directory);
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Child(command), limits }
             }
-            config::Endpoint::Url { url, headers, connect_timeout, allow_http, auth, .. } => {
-                let (url, headers, auth) = (url.clone(), headers.clone(), auth.clone());
+            config::Endpoint::Url { url, headers, connect_timeout, allow_http, tls, auth, .. } => {
+                let (url, headers, tls, auth) = (url.clone(), headers.clone(), tls.clone(), auth.clone());
                 let (connect_timeout, allow_http) = (*connect_timeout, *allow_http);
                 let (is_hidden, is_by_url, header_wins) = (false, false, false);
                 let address =
-                    Address { url, is_hidden, headers, connect_timeout, allow_http, auth, is_by_url, header_wins };
+                    Address { url, is_hidden, headers, connect_timeout, allow_http, tls, auth, is_by_url, header_wins };
                 Plan { upstream: server.policies.clone(), endpoint: Endpoint::Remote(address), limits }
             }
             config::Endpoint::Wrapped { arguments, environment, directory } => {
@@ -348,7 +350,8 @@ fn remote(url: String, written: &str, line: &Line<'_>, variable: Lookup<'_>) -> 
     }
     let url = Secret::new(url);
     let (is_by_url, header_wins) = (true, false);
-    let address = Address { url, is_hidden, headers, connect_timeout, allow_http, auth, is_by_url, header_wins };
+    let tls = config::Tls::default();
+    let address = Address { url, is_hidden, headers, connect_timeout, allow_http, tls, auth, is_by_url, header_wins };
     let target = address.target()?;
     let name = line.name.cloned().unwrap_or_else(|| Name::of_origin(&target.origin().to_string())).to_string();
     let upstream = UpstreamConfig::http(name, target.origin().to_string(), dialect(line.server.transport));
@@ -383,7 +386,23 @@ impl Address {
             target = target.connect_timeout(timeout);
         }
         let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
-        Ok(target.proxies(&rules).tls(extra_roots()?))
+        Ok(target.proxies(&rules).tls(self.tls_options()?))
+    }
+
+    /// Returns the trusted authorities of this machine and of this server, and the certificate of the client. The latter
+    /// goes to this server only, not to its authorization server.
+    fn tls_options(&self) -> Result<TlsOptions, String> {
+        let mut options = extra_roots()?;
+        if let Some(path) = &self.tls.authority {
+            let failed = |why: &dyn std::fmt::Display| format!("`tls.authority`: {}: {why}", path.display());
+            let pem = std::fs::read(path).map_err(|error| failed(&error))?;
+            options.trust(&pem).map_err(|fault| failed(&fault))?;
+        }
+        if let Some(files) = &self.tls.client {
+            let read = ClientCertificate::read(&files.certificate, &files.key);
+            options.present(read.map_err(|fault| format!("`tls`: {fault}"))?);
+        }
+        Ok(options)
     }
 
     /// Returns the names of the headers, which are no secret.

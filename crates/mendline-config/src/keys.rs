@@ -122,6 +122,21 @@ const LOGS: &[Key] = &[
     key("wire", Kind::Flag, "false", "true: log the messages, too, without secrets."),
 ];
 
+/// Certificates of one server at a URL.
+const TLS: Key = key("tls", Kind::Block(TLS_KEYS), "", "Certificates for an `https://` URL.");
+
+const TLS_KEYS: &[Key] = &[
+    key(
+        "clientCertificate",
+        Kind::Text,
+        "",
+        "A PEM file with the certificate that proves who the client is (mutual TLS), relative to this file; read again \
+         when it changes.",
+    ),
+    key("clientKey", Kind::Text, "`clientCertificate`", "The PEM file with its key, which only its owner may read."),
+    key("authority", Kind::Text, "", "A PEM file with authorities to trust, in addition to those of the system."),
+];
+
 /// The keys of a server: transport, policies, and keys of other programs.
 pub const SERVER: &[Key] = &[
     key(
@@ -148,6 +163,7 @@ pub const SERVER: &[Key] = &[
         "false",
         "true: allow unencrypted credentials to an `http://` URL on another machine.",
     ),
+    TLS,
     key("disabled", Kind::Flag, "false", "true: do not use this server."),
     AUTO_RECONNECT,
     TIMEOUTS,

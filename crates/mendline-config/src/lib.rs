@@ -45,7 +45,7 @@ pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
 pub use file::{ReadError, Source};
 pub use finding::{Cause, Finding, RenderStyle, Severity};
 pub use location::{ConfigFile, NoConfigFile, find};
-pub use lower::{Endpoint, LogSettings, PolicyError, PolicySet, Server, is_policy};
+pub use lower::{ClientFiles, Endpoint, LogSettings, PolicyError, PolicySet, Server, Tls, is_policy};
 pub use name::{InvalidName, Name};
 pub use nearest::nearest;
 pub use schema::{key_table, schema};

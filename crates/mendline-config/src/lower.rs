@@ -20,7 +20,7 @@ use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
 use crate::name::Name;
-pub use endpoint::Endpoint;
+pub use endpoint::{ClientFiles, Endpoint, Tls};
 pub use logs::LogSettings;
 pub(crate) use logs::logs;
 pub use policy_set::{PolicyError, PolicySet, is_policy};

@@ -37,8 +37,8 @@ pub(crate) const CLIENT_SECRET_VARIABLE: &str = "MENDLINE_CLIENT_SECRET";
 pub(crate) const REPLACED_COMMAND: &str = "MENDLINE_REPLACED_COMMAND";
 pub(crate) const REPLACED_ARGS: &str = "MENDLINE_REPLACED_ARGS";
 
-/// Members that require a feature of the client that Mendline does not have.
-const UNSUPPORTED: [&str; 8] = [
+/// Members that require a feature of the client that Mendline does not have, or that no flag of `run` has.
+const UNSUPPORTED: [&str; 9] = [
     "headersHelper",
     "oauth",
     "auth",
@@ -47,6 +47,7 @@ const UNSUPPORTED: [&str; 8] = [
     "oauth_resource",
     "env_http_headers",
     "bearer_token",
+    "tls",
 ];
 
 /// Decision about an entry.

@@ -302,7 +302,7 @@ fn is_loopback(origin: &str) -> bool {
 }
 
 /// Returns a path that is relative to the configuration file.
-fn beside(path: &str, checker: &Checker<'_>) -> PathBuf {
+pub(super) fn beside(path: &str, checker: &Checker<'_>) -> PathBuf {
     let environment = checker.environment;
     match (path.strip_prefix("~/"), &environment.home, &environment.directory) {
         (Some(rest), Some(home), _) => home.join(rest),

@@ -8,13 +8,31 @@ use mendline::decisions::{Secret, UpstreamConfig};
 use mendline::transport::http::{Target, UrlFault};
 
 use super::Settings;
-use super::auth::auth;
+use super::auth::{auth, beside};
 use crate::auth::Auth;
 use crate::check::{CheckedValue, Checker, ENV, Pair, TypedValue};
 use crate::env_file;
 use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
 use crate::variables::expand;
+
+/// The certificates of a server at a URL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate of the client.
+    pub client: Option<ClientFiles>,
+    /// A file with authorities that are trusted in addition to those of the system.
+    pub authority: Option<PathBuf>,
+}
+
+/// The files of a client certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its key, which may be in the same file.
+    pub key: PathBuf,
+}
 
 /// The endpoint of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +60,8 @@ pub enum Endpoint {
         connect_timeout: Option<Duration>,
         /// Unencrypted credentials to another machine are allowed.
         allow_http: bool,
+        /// The certificates.
+        tls: Tls,
         /// The source of the credential, if configured.
         auth: Option<Auth>,
     },
@@ -124,7 +144,7 @@ fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endp
         let help = "pass secrets to a command with `env`, and remove `auth`".to_owned();
         checker.report_mistake(found.key_at.clone(), "`auth` applies to servers at a URL only".to_owned(), Some(help));
     }
-    for path in ["timeouts.connect", "resume", "allowHttp"] {
+    for path in ["timeouts.connect", "resume", "allowHttp", "tls"] {
         if let Some(found) = settings.own.find(path) {
             let what = format!("Mendline ignores `{}` here: it applies to HTTP servers only", found.key.name);
             checker.report(Finding::note(found.key_at.clone(), what));
@@ -238,7 +258,26 @@ fn url_of(name: &str, entry: &Entry, settings: Settings<'_>, checker: &mut Check
         + usize::from(secret_is_literal);
     let connect_timeout = settings.duration("timeouts.connect");
     let allow_http = settings.flag("allowHttp").unwrap_or_default();
-    Some((Endpoint::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http, auth }, secrets))
+    let tls = tls(settings, checker)?;
+    Some((Endpoint::Url { url: Secret::new(url), headers, dialect, connect_timeout, allow_http, tls, auth }, secrets))
+}
+
+/// Returns the certificates, or reports a finding.
+fn tls(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Tls> {
+    let path = |name: &str| settings.text(name).map(str::to_owned);
+    let (certificate, key) = (path("tls.clientCertificate"), path("tls.clientKey"));
+    if certificate.is_none() && key.is_some() {
+        let at = settings.own_span("tls.clientKey").unwrap_or(0..0);
+        let what = "`clientKey` needs the certificate that it belongs to";
+        checker.report(Finding::error(at, what).help("add `\"clientCertificate\": \"client.pem\"`"));
+        return None;
+    }
+    let key = key.or_else(|| certificate.clone());
+    let client = certificate.zip(key).map(|(certificate, key)| ClientFiles {
+        certificate: beside(&certificate, checker),
+        key: beside(&key, checker),
+    });
+    Some(Tls { client, authority: path("tls.authority").map(|path| beside(&path, checker)) })
 }
 
 /// Returns the headers of every request, or reports a finding.

@@ -171,3 +171,29 @@ fn auth_example_of_the_login_page_is_valid() {
     let loaded = loaded("config.json", example);
     assert!(loaded.findings.is_empty() && loaded.servers.len() == 4, "{:?}", loaded.findings);
 }
+
+fn tls_of(entry: &str) -> mendline_config::Tls {
+    let text = format!(r#"{{ "mendline": {{}}, "mcpServers": {{ "a": {{ "url": "https://x.test/", {entry} }} }} }}"#);
+    match server("/home/me/config.json", &text, "a").endpoint {
+        Endpoint::Url { tls, .. } => tls,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn files_of_certificates_are_relative_to_the_configuration() {
+    let tls =
+        tls_of(r#""tls": { "clientCertificate": "tls/me.pem", "clientKey": "/keys/me.key", "authority": "ca.pem" }"#);
+    let client = tls.client.unwrap();
+    assert_eq!((client.certificate, client.key), ("/home/me/tls/me.pem".into(), "/keys/me.key".into()));
+    assert_eq!(tls.authority, Some("/home/me/ca.pem".into()));
+    let one = tls_of(r#""tls": { "clientCertificate": "me.pem" }"#).client.unwrap();
+    assert_eq!(one.certificate, one.key, "the key may be in the same file");
+    assert_eq!(tls_of(r#""tls": {}"#), mendline_config::Tls::default());
+}
+
+#[test]
+fn client_key_without_certificate_is_an_error() {
+    let found = wrong(r#""url": "https://x.test/", "tls": { "clientKey": "me.key" }"#);
+    assert!(found.len() == 1 && found[0].contains("`clientKey` needs the certificate"), "{found:?}");
+}
