@@ -58,13 +58,13 @@ fn logins(options: &LogoutOptions) -> Result<Vec<Login>, Refusal> {
     if !options.all {
         let plan = options.server.resolve("logout", options.target.as_deref())?;
         let (oauth, settings) = address(&plan)?.login(&plan.upstream.name, Redactor::default())?;
-        return Ok(vec![Login { name: plan.upstream.name.clone(), oauth, settings }]);
+        return Ok(vec![Login { name: plan.upstream.name, oauth, settings }]);
     }
     let stored = credential::store()?.logins().map_err(|error| failed("read", "the logins", &error))?;
     let login = |info: mendline_oauth::LoginInfo| {
         let oauth = credential::oauth_for(&info.server, false, Redactor::default())?;
         let mut settings = Settings::new(info.server.clone());
-        settings.account = info.account.clone();
+        settings.account = info.account;
         Ok(Login { name: settings.server.clone(), oauth, settings })
     };
     stored.into_iter().map(login).collect::<Result<_, String>>().map_err(Refusal::from)
