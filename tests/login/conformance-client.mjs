@@ -26,6 +26,7 @@ const WAIT_MS = 200;
 const [mendline, url] = process.argv.slice(2);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? '';
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
+const isModern = (process.env.MCP_CONFORMANCE_PROTOCOL_VERSION ?? '') >= '2026';
 const home = mkdtempSync(join(tmpdir(), 'mendline-suite-'));
 const visits = join(home, 'visits');
 
@@ -107,7 +108,7 @@ async function perform(env, config, state, operation) {
 /** Connects the client of the era of the scenario. */
 async function connect(transport) {
     const info = { name: 'conformance', version: '1.0.0' };
-    if ((process.env.MCP_CONFORMANCE_PROTOCOL_VERSION ?? '') < '2026') {
+    if (!isModern) {
         const client = new LegacyClient(info, { capabilities: {} });
         await client.connect(transport(LegacyStdio));
         return client;
@@ -122,7 +123,8 @@ async function main() {
     const server = auth();
     writeFileSync(config, JSON.stringify({ mcpServers: { suite: { url, ...(server && { auth: server }) } } }), { mode: 0o600 });
     const env = environment();
-    const args = ['run', '--config', config, 'suite'];
+    // The modern client starts a second, short-lived process for its handshake, which could not end a login of its own.
+    const args = ['run', '--config', config, ...(isModern ? ['--login', 'never'] : []), 'suite'];
     const state = { waits: 0, logins: 0 };
     // The handshake of the modern era may need a login, too.
     const client = await perform(env, config, state, () =>

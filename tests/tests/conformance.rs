@@ -117,7 +117,7 @@ fn auth_scenarios_of_the_suite_have_the_expected_results() {
     let folder = TempDir::new().unwrap();
     let only = std::env::var("MENDLINE_SCENARIO").unwrap_or_default();
     let all: Vec<Case> = cases().into_iter().filter(|(name, _)| name.contains(&only)).collect();
-    assert!(only.len() + all.len() > 40, "the suite lists {} cases", all.len());
+    assert!(!only.is_empty() || all.len() > 40, "the suite lists {} cases", all.len());
     let waiting = Mutex::new(all.clone());
     let done: Mutex<BTreeMap<Case, (Vec<String>, String, f64)>> = Mutex::default();
     std::thread::scope(|scope| {

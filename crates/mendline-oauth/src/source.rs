@@ -23,6 +23,7 @@ use crate::error::OAuthError;
 use crate::login::{LoggedIn, LoginOptions, login};
 use crate::renew::renew;
 use crate::settings::{Bearer, Settings};
+use crate::store::counters::Demand;
 use crate::store::record::{Login, from_seconds};
 use crate::store::{Key, Stamp, Store};
 use crate::text::quoted;
@@ -169,7 +170,7 @@ impl OAuthSource {
             if let Some(adopted) = self.adopted(self.last.clone().as_ref()) {
                 return Ok(Some(adopted));
             }
-            return Err(self.start_login(challenges, CredentialError::NoLogin).await);
+            return Err(self.start_login(challenges, CredentialError::NoLogin, Demand::Login).await);
         };
         let now = (self.oauth.clock)();
         let is_expired = login.expires_within(Duration::ZERO, now);
@@ -180,7 +181,7 @@ impl OAuthSource {
             return Err(self.more_scopes(login, challenge, challenges).await);
         }
         if !is_expired && self.has_moved(&login, challenges).await {
-            return Err(self.start_login(challenges, CredentialError::NoLogin).await);
+            return Err(self.start_login(challenges, CredentialError::NoLogin, Demand::New).await);
         }
         let age = now.duration_since(from_seconds(login.received_at)).unwrap_or_default();
         if is_expired || age > QUICK || login.renewals == 0 {
@@ -204,10 +205,10 @@ impl OAuthSource {
         match renew(&self.oauth, &self.settings, &login.access_token).await {
             Ok(login) => Ok(Some(self.give(&login))),
             Err(OAuthError::LoginEnded { .. } | OAuthError::NoLogin { .. }) => {
-                Err(self.start_login(challenges, CredentialError::LoginEnded).await)
+                Err(self.start_login(challenges, CredentialError::LoginEnded, Demand::Login).await)
             }
             Err(OAuthError::Denied { error, .. }) if error == "invalid_client" => {
-                Err(self.start_login(challenges, CredentialError::LoginEnded).await)
+                Err(self.start_login(challenges, CredentialError::LoginEnded, Demand::Login).await)
             }
             Err(error) => Err(error.for_engine()),
         }
@@ -225,7 +226,7 @@ impl OAuthSource {
         if login.wanted_scopes != wanted {
             self.remember_scopes(wanted).await;
         }
-        self.start_login(all, reason).await
+        self.start_login(all, reason, Demand::New).await
     }
 
     async fn remember_scopes(&self, wanted: Vec<String>) {
@@ -245,7 +246,12 @@ impl OAuthSource {
     }
 
     /// Starts a login if that is allowed and the cool-down is over. Returns the reason why there is no credential now.
-    async fn start_login(&mut self, challenges: &[Challenge], reason: CredentialError) -> CredentialError {
+    async fn start_login(
+        &mut self,
+        challenges: &[Challenge],
+        reason: CredentialError,
+        demand: Demand,
+    ) -> CredentialError {
         let Some(ui) = self.auto_login.clone() else { return reason };
         if self.flow.is_some() {
             return CredentialError::LoginPending;
@@ -254,7 +260,7 @@ impl OAuthSource {
         if is_other {
             return CredentialError::LoginPending;
         }
-        if !self.oauth.store().may_open_browser(&self.key, (self.oauth.clock)()).await {
+        if !self.oauth.store().may_open_browser(&self.key, demand, (self.oauth.clock)()).await {
             return reason;
         }
         let (oauth, settings) = (self.oauth.clone(), self.settings.clone());

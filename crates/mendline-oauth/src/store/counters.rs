@@ -1,8 +1,8 @@
 //! Counters over all processes of this user: fruitless requests, and browsers that were opened.
 //!
 //! A server that refuses every request is asked at most 300 times a day, whatever the number of processes. A browser is
-//! opened without a command of the person at most once in ten minutes for each server, or again after a login that
-//! succeeded, for example because the server then asks for another scope.
+//! opened without a command of the person at most once in ten minutes for each server. After a login that succeeded it is
+//! opened again for a new demand of the server: more scopes, or another authorization server.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -28,6 +28,15 @@ const MAX_ENTRIES: usize = 1000;
 const NAME: &str = "counters.json";
 const LOCK: &str = "counters.lock";
 const LOCK_WITHIN: Duration = Duration::from_secs(2);
+
+/// The reason why a browser is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// There is no valid login.
+    Login,
+    /// The server demands something that the last login could not have: more scopes, another authorization server.
+    New,
+}
 
 #[derive(Default, Serialize, Deserialize)]
 struct Counters {
@@ -100,7 +109,7 @@ impl Store {
     }
 
     /// Returns whether a browser may be opened for this login now, and counts it.
-    pub(crate) async fn may_open_browser(&self, key: &Key, now: SystemTime) -> bool {
+    pub(crate) async fn may_open_browser(&self, key: &Key, demand: Demand, now: SystemTime) -> bool {
         let (name, at) = (key.0.clone(), seconds(now));
         let answer = self
             .change(now, move |counters| {
@@ -108,7 +117,8 @@ impl Store {
                 counters.opened.retain(|it, opened| *it == name || opened.at.iter().any(|time| is_recent(*time, at)));
                 let opened = counters.opened.entry(name).or_default();
                 opened.at.retain(|time| is_recent(*time, at));
-                let may = opened.at.is_empty() || (opened.succeeded && opened.at.len() < MAX_OPENED);
+                let may =
+                    opened.at.is_empty() || (demand == Demand::New && opened.succeeded && opened.at.len() < MAX_OPENED);
                 if may {
                     opened.at.push(at);
                     opened.succeeded = false;

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use mendline::decisions::Secret;
 
+use super::counters::Demand;
 use super::*;
 use crate::testing::block_on;
 use crate::testing::server::{MCP, Server, logged_in, stored};
@@ -172,17 +173,21 @@ fn browser_is_opened_once_per_cool_down() {
     let start = SystemTime::now();
     let after = |seconds| start + Duration::from_secs(seconds);
     block_on(async {
-        assert!(store.may_open_browser(&key, start).await);
+        assert!(store.may_open_browser(&key, Demand::Login, start).await);
         // Another process has the same file.
-        assert!(!Store::new(server.folder()).may_open_browser(&key, after(599)).await);
-        assert!(store.may_open_browser(&Store::key(MCP, Some("work")), after(599)).await, "another login");
-        assert!(store.may_open_browser(&key, after(600)).await);
+        assert!(!Store::new(server.folder()).may_open_browser(&key, Demand::New, after(599)).await);
+        assert!(
+            store.may_open_browser(&Store::key(MCP, Some("work")), Demand::Login, after(599)).await,
+            "another login"
+        );
+        assert!(store.may_open_browser(&key, Demand::Login, after(600)).await);
         for at in [601, 602, 603] {
             store.login_succeeded(&key, after(at)).await;
-            assert!(store.may_open_browser(&key, after(at)).await, "{at}");
+            assert!(!store.may_open_browser(&key, Demand::Login, after(at)).await, "{at}: a login that ended");
+            assert!(store.may_open_browser(&key, Demand::New, after(at)).await, "{at}");
         }
         store.login_succeeded(&key, after(604)).await;
-        assert!(!store.may_open_browser(&key, after(604)).await, "not in a loop, even with success");
+        assert!(!store.may_open_browser(&key, Demand::New, after(604)).await, "not in a loop, even with success");
     });
 }
 
