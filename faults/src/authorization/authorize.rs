@@ -19,7 +19,7 @@ pub(crate) fn begin(state: &AuthorizationState, incoming: &Incoming<'_>) -> Repl
     let id = incoming.get("client_id").unwrap_or_default();
     let document = || {
         let is_document = settings.client_documents && id.contains("://");
-        is_document.then(|| Client { secret: None, redirects: None })
+        is_document.then_some(Client { secret: None, redirects: None })
     };
     let client = state.grants().client(id, &settings.clients).or_else(document);
     let Some(client) = client else {
