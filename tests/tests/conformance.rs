@@ -32,6 +32,9 @@ type Case = (String, String);
 /// The failed checks of each case; none if it passes.
 type Table = BTreeMap<Case, Vec<String>>;
 
+/// The failed checks of a case, its output and its seconds.
+type Done = (Vec<String>, String, f64);
+
 fn suite() -> Command {
     let mut command = Command::new(node().unwrap());
     command.arg(installed("login/node_modules/@modelcontextprotocol/conformance/dist/index.js").unwrap());
@@ -119,7 +122,7 @@ fn auth_scenarios_of_the_suite_have_the_expected_results() {
     let all: Vec<Case> = cases().into_iter().filter(|(name, _)| name.contains(&only)).collect();
     assert!(!only.is_empty() || all.len() > 40, "the suite lists {} cases", all.len());
     let waiting = Mutex::new(all.clone());
-    let done: Mutex<BTreeMap<Case, (Vec<String>, String, f64)>> = Mutex::default();
+    let done: Mutex<BTreeMap<Case, Done>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..JOBS {
             scope.spawn(|| {

@@ -207,7 +207,7 @@ fn automatic_login_opens_the_browser_once_for_all_processes() {
     }
     let counts = stage.authorization.counts();
     assert_eq!((counts.logins, counts.registrations, stage.home.visits()), (1, 1, 1), "{counts:?}");
-    // The login is revoked, and nobody consents. At most one more page opens, however often the clients call.
+    // The login is revoked, and the user refuses. At most one more page opens, however often the clients call.
     let denied = AuthorizationSettings { consent: Consent::Denied, ..stage.authorization.settings() };
     stage.authorization.change_settings(denied);
     stage.authorization.revoke_all();
