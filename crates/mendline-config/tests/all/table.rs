@@ -267,6 +267,15 @@ fn u11_every_key_that_is_offered_changes_something() {
                     with.is_some() && with != of(base)
                 });
             }
+            if path == ["tls", "clientKey"] {
+                // It requires the certificate.
+                let of = |key: &str| {
+                    let tls = format!(r#""url": "https://x.test/", "tls": {{ "clientCertificate": "x"{key} }}"#);
+                    understood(&tls, "")
+                };
+                let with = of(&format!(r#", "clientKey": {value}"#));
+                return with.is_some() && with != of("");
+            }
             let own = nested(&path, value);
             let bases = [
                 r#""command": "x""#,
