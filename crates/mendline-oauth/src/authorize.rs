@@ -11,6 +11,12 @@ use crate::settings::{ResourceSetting, Settings};
 use crate::text::shown;
 use crate::url::{parameters, push_parameter};
 
+/// The scope for which an authorization server gives a refresh token.
+const OFFLINE: &str = "offline_access";
+
+/// The parameter for the pages that the person sees.
+const PROMPT: &str = "prompt";
+
 /// The longest code that is accepted.
 const MAX_CODE: usize = 4096;
 
@@ -69,6 +75,10 @@ impl AuthorizationRequest {
             push_parameter(&mut url, "resource", resource);
         }
         let profile = Profile::of(provider).parameters.iter().copied();
+        // OpenID Connect gives no refresh token without it, and a repeated consent does no harm elsewhere.
+        let is_offline = parts.scopes.iter().any(|scope| scope == OFFLINE);
+        let has_prompt = Profile::of(provider).parameters.iter().any(|(name, _)| *name == PROMPT);
+        let profile = profile.chain((is_offline && !has_prompt).then_some((PROMPT, "consent")));
         let configured = parts.parameters.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let is_configured = |name: &str| parts.parameters.iter().any(|(it, _)| it == name);
         for (name, value) in profile.filter(|(name, _)| !is_configured(name)).chain(configured) {
@@ -138,7 +148,7 @@ impl AuthorizationRequest {
 pub(crate) fn scopes(settings: &Settings, found: &Discovered, earlier: &[String]) -> Vec<String> {
     let of_server = if found.challenge_scopes.is_empty() { &found.resource_scopes } else { &found.challenge_scopes };
     let mut scopes: Vec<String> = Vec::new();
-    let offline = "offline_access".to_owned();
+    let offline = OFFLINE.to_owned();
     let wants_offline = Profile::of(&found.provider).offline_access && found.provider.lists_scope(&offline);
     let additional = wants_offline.then_some(&offline);
     for scope in of_server.iter().chain(&settings.scopes).chain(earlier).chain(additional) {
@@ -195,6 +205,25 @@ mod tests {
 
     fn state(request: &AuthorizationRequest) -> String {
         request.state.expose().to_owned()
+    }
+
+    #[test]
+    fn offline_access_needs_consent_unless_configured() {
+        let provider = provider();
+        let url = |parameters: &[(String, String)]| {
+            let scopes = [OFFLINE.to_owned()];
+            let parts = RequestParts {
+                provider: &provider,
+                client_id: "c",
+                redirect: "http://127.0.0.1/",
+                scopes: &scopes,
+                resource: None,
+                parameters,
+            };
+            AuthorizationRequest::new(&parts).unwrap().url
+        };
+        assert!(url(&[]).contains("prompt=consent"));
+        assert!(!url(&[("prompt".to_owned(), "login".to_owned())]).contains("prompt=consent"));
     }
 
     #[test]

@@ -158,6 +158,13 @@ impl Renewal {
         if result.is_invalid_client() {
             self.forget_registration(&login).await?;
         }
+        if let TokenResult::Denied { error, .. } = &result
+            && !token::is_known_error(error)
+        {
+            // A code of its own does not end a login: what it means is not known.
+            let (url, why) = (login.token_endpoint.clone(), format!("it answered {error}"));
+            return Err(OAuthError::Unavailable { url, why });
+        }
         let tokens = result.into_tokens(&login.token_endpoint)?;
         login.renew(tokens, seconds(now));
         self.oauth.store.save(&self.key, &login).await?;

@@ -234,6 +234,20 @@ fn parse(oauth: &OAuth, response: &Response) -> TokenResult {
     }
 }
 
+/// Returns whether an error code is one that RFC 6749 or RFC 8707 defines for token requests.
+pub(crate) fn is_known_error(error: &str) -> bool {
+    const KNOWN: [&str; 7] = [
+        "invalid_request",
+        "invalid_client",
+        "invalid_grant",
+        "unauthorized_client",
+        "unsupported_grant_type",
+        "invalid_scope",
+        "invalid_target",
+    ];
+    KNOWN.contains(&error)
+}
+
 /// Returns the error of a response: an object of OAuth, whatever the status, or an object in place of the code.
 pub(crate) fn error_of(object: &Map<String, Value>) -> Option<(String, Option<String>)> {
     let description = text(object, "error_description").or_else(|| text(object, "message"));

@@ -11,7 +11,7 @@ use crate::testing::block_on;
 use crate::testing::server::{Fault, Server, logged_in, settings, stored};
 
 /// Faults that can pass, whatever the server has done.
-const PASSING: [Fault; 8] = [
+const PASSING: [Fault; 9] = [
     Fault::Status(500),
     Fault::Status(502),
     Fault::Status(503),
@@ -19,6 +19,7 @@ const PASSING: [Fault; 8] = [
     Fault::Status(403),
     Fault::Html,
     Fault::WrongJson,
+    Fault::UnknownError,
     Fault::CutBefore,
 ];
 
