@@ -52,7 +52,7 @@ fn status_without_processes_says_what_to_do() {
     assert_eq!(output.code, Some(3), "{output:?}");
     assert!(output.stdout.contains("No Mendline is running") && output.stdout.contains("mendline wrap"), "{output:?}");
     let report = stage.query(&["status", "--json"]).json();
-    assert_eq!(report, json!({ "version": 2, "servers": [], "unresponsive": [], "probed": [] }));
+    assert_eq!(report, json!({ "version": 2, "servers": [], "unresponsive": [], "probed": [], "logins": [] }));
     assert!(!stage.runtime().exists(), "to look makes nothing");
 }
 

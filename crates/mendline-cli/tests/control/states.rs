@@ -196,8 +196,15 @@ fn retry_after_pause_is_shown_with_remaining_time() {
 
 #[test]
 fn u10_server_needs_login_until_credential_is_accepted() {
+    let renewed = "renew the credential of its entry (`mendline doctor guarded` shows what is missing), then restart the \
+                   client";
+    needs_login_until_accepted(&["--header", "Authorization: Bearer a-test-token"], renewed);
+    needs_login_until_accepted(&[], "log in: `mendline login guarded`; the client stays connected");
+}
+
+fn needs_login_until_accepted(options: &[&str], step: &str) {
     let (stage, site) = (Stage::new(), Site::start(json_answers()));
-    let mut client = stage.run(&["--name", "guarded", &site.url()]);
+    let mut client = stage.run(&[options, &["--name", "guarded", &site.url()]].concat());
     client.initialize();
     site.add_fault(Rule::new("a73_token_expired_401").verb("POST"));
     client.result("a", "lookup", &json!({ "key": "k" }));
@@ -205,8 +212,6 @@ fn u10_server_needs_login_until_credential_is_accepted() {
     assert!(server["state"]["why"].is_string(), "{server:#}");
     let output = stage.query_until(&["status", "guarded"], |output| !output.stdout.contains("does not answer"));
     assert_eq!(output.code, Some(1), "{output:?}");
-    let step =
-        "renew the credential of its entry (`mendline doctor guarded` shows what is missing), then restart the client";
     assert!(output.stdout.contains(step), "{output:?}");
     site.clear();
     client.result("b", "lookup", &json!({ "key": "k" }));
