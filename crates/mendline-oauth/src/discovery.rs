@@ -21,6 +21,9 @@ use crate::url::{AddressRule, Parts, covers};
 /// The most authorization servers of one resource that are tried.
 const MAX_SERVERS: usize = 5;
 
+/// The revision without a handshake.
+const MODERN: &str = "2026-07-28";
+
 /// The result of a discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
@@ -136,17 +139,40 @@ impl Search<'_> {
         Err(first_error.unwrap_or(OAuthError::NoLoginOffered { server: self.server.to_owned() }))
     }
 
-    /// Asks the server for its challenge. Returns it, and whether the server refused the request.
+    /// Asks the server for its challenge. Returns it, and whether the server refused the request. A server with an
+    /// anonymous handshake gives it for another request.
     async fn ask_server(&self) -> Result<(Vec<Challenge>, bool), OAuthError> {
-        let body = serde_json::json!({
+        let client = serde_json::json!({"name": "mendline", "version": env!("CARGO_PKG_VERSION")});
+        let handshake = serde_json::json!({
             "jsonrpc": "2.0", "id": 0, "method": "initialize",
-            "params": {
-                "protocolVersion": "2025-11-25", "capabilities": {},
-                "clientInfo": {"name": "mendline", "version": env!("CARGO_PKG_VERSION")},
-            },
+            "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client},
         });
+        let asked = self.ask_with(&handshake, &[]).await?;
+        if asked.1 {
+            return Ok(asked);
+        }
+        let list = serde_json::json!({
+            "jsonrpc": "2.0", "id": 1, "method": "tools/list",
+            "params": {"_meta": {
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientInfo": client,
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }},
+        });
+        let headers = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", "tools/list")];
+        // Only its refusal counts: a server of an earlier revision has no answer without a session.
+        Ok(self.ask_with(&list, &headers).await.ok().filter(|asked| asked.1).unwrap_or(asked))
+    }
+
+    async fn ask_with(
+        &self,
+        body: &serde_json::Value,
+        headers: &[(&str, &str)],
+    ) -> Result<(Vec<Challenge>, bool), OAuthError> {
         let mut request = Request::json(self.server, Secret::new(body.to_string()));
-        request.headers = vec![("Accept".to_owned(), Secret::new("application/json, text/event-stream"))];
+        let accept = ("Accept", "application/json, text/event-stream");
+        let named = std::iter::once(&accept).chain(headers);
+        request.headers = named.map(|(name, value)| ((*name).to_owned(), Secret::new(*value))).collect();
         match self.oauth.http.send(request).await {
             Ok(response) => {
                 let headers = response.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("www-authenticate"));
@@ -321,6 +347,23 @@ mod tests {
         );
         assert!(found(&fake, &[]).is_ok());
         assert_eq!(fake.urls()[..2], [SERVER, "https://mcp.example/meta"]);
+    }
+
+    #[test]
+    fn server_with_anonymous_handshake_gives_its_challenge_for_a_list() {
+        let fake = Fake::new();
+        fake.on(SERVER, json(200, "{}"));
+        let mut refusal = json(401, "{}");
+        let header = r#"Bearer resource_metadata="https://mcp.example/meta", scope="basic""#;
+        refusal.headers.push(("WWW-Authenticate".to_owned(), header.to_owned()));
+        fake.on(SERVER, refusal);
+        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
+        fake.on(
+            "https://auth.example/.well-known/oauth-authorization-server",
+            json(200, &metadata("https://auth.example")),
+        );
+        assert_eq!(found(&fake, &[]).unwrap().challenge_scopes, ["basic"]);
+        assert_eq!(fake.urls()[..3], [SERVER, SERVER, "https://mcp.example/meta"]);
     }
 
     #[test]
