@@ -50,6 +50,8 @@ impl Observer for Reporter {
             Event::LinkStateChanged { to: LinkState::Waiting, why: Some(why), .. } => {
                 self.print_once(format!("{}; reconnecting", one_line(&why.to_string())));
             }
+            // The renewal of a credential is not worth a line; if it fails, the error says so.
+            Event::CallRetried { why, .. } if why.is_about_credential() || why.status() == Some(401) => {}
             Event::CallRetried { attempt, .. } => self.print_once(format!("sent again, attempt {attempt}")),
             Event::Paused { wait, hint, .. } => {
                 let wait = humantime::format_duration(std::time::Duration::from_secs(wait.as_secs().max(1)));

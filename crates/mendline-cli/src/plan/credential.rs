@@ -159,7 +159,8 @@ impl Address {
 
     fn settings(&self, name: &str, oauth: &mendline_config::OAuth) -> Settings {
         let mut settings = Settings::new(self.url.expose());
-        settings.name = Some(name.to_owned());
+        // Messages name the argument of `mendline login`.
+        settings.name = Some(self.login_argument(name));
         settings.account.clone_from(&oauth.account);
         settings.client_id.clone_from(&oauth.client_id);
         settings.client_secret.clone_from(&oauth.client_secret);
