@@ -22,6 +22,7 @@ mod message;
 pub mod meta;
 mod method;
 mod received;
+pub mod revision;
 mod salvage;
 mod scan;
 mod span;
