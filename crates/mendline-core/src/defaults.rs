@@ -197,6 +197,9 @@ pub const LOOK_PAUSE: Duration = Duration::from_secs(60);
 pub const LOGIN_PROBE: Duration = Duration::from_secs(2);
 /// … up to this one: a person may log in at any time.
 pub const LOGIN_PROBE_CAP: Duration = Duration::from_secs(5 * 60);
+/// The interval after too many requests without a valid credential on one day; the next day or another credential ends
+/// it.
+pub const LOGIN_PROBE_LIMITED: Duration = Duration::from_secs(24 * 60 * 60);
 
 // Idle servers
 
@@ -279,6 +282,10 @@ pub const CLIENT_QUEUE_SOFT_BYTES: usize = 8 << 20;
 pub const CLIENT_QUEUE_HARD: usize = 4096;
 /// The same in bytes.
 pub const CLIENT_QUEUE_HARD_BYTES: usize = 64 << 20;
+/// Messages that a stream without a connection holds before it drops notifications.
+pub const DETACHED_QUEUE: usize = 64;
+/// The same in bytes.
+pub const DETACHED_QUEUE_BYTES: usize = 256 << 10;
 /// The memory budget: the bytes that wait in the engine and the unfinished messages that shells hold.
 pub const LEDGER: usize = 256 << 20;
 

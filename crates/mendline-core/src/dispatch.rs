@@ -17,10 +17,12 @@ use crate::words::Failure;
 /// A command of a client session to an upstream.
 #[derive(Debug)]
 pub enum UpstreamCommand {
-    /// A client of this upstream has connected.
-    Open { client: ClientId },
+    /// A client of this upstream has connected. Mendline makes the handshake of one that has made it before.
+    Open { client: ClientId, is_resumed: bool },
     /// Make this call.
     Call { client: ClientId, request: Key, call: ClientRequest },
+    /// Report the state of the upstream: the request is about Mendline's own tool or resource.
+    OwnStatus { client: ClientId, request: Key, call: ClientRequest },
     /// The client cancelled this call; `message` is its notification.
     Cancel { client: ClientId, request: Key, message: Message },
     /// The client's answer to a request of the server.
@@ -50,8 +52,8 @@ pub enum ClientEvent {
     Progress { request: Key, at: Span, message: Message },
     /// The call waits for its server; Mendline reports this as progress.
     Reconnecting { request: Key, progress: f64, words: String },
-    /// A request of the server for the client.
-    ServerRequest { link: LinkId, message: Message },
+    /// A request of the server for the client, and the client's request that caused it, if it is known.
+    ServerRequest { link: LinkId, cause: Option<Key>, message: Message },
     /// The server cancelled its request. If this is not the only client, it may be that of another one.
     Withdraw { link: LinkId, at: Span, message: Message, is_only: bool },
     /// A link is gone, and with it all server requests that came over it.

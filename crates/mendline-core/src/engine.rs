@@ -24,10 +24,11 @@ use crate::event::{CredentialState, Event, LinkState};
 use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
-use crate::port::{ClientId, Ending, Input, Output, Port, UpstreamId};
+use crate::port::{ClientId, ClientStreams, Ending, Input, Output, Port, StreamId, StreamMessage, UpstreamId};
 use crate::quote::{Quote, Unredacted};
 use crate::reason::ConnectivityChange;
 use crate::rng::SeededRng;
+use crate::status::Status;
 use crate::timers::Timers;
 use crate::upstream::Upstream;
 
@@ -59,6 +60,8 @@ pub struct Engine {
     outputs: VecDeque<Output>,
     dispatch: Dispatch,
     quote: Arc<dyn Quote>,
+    /// The status of all upstreams, if a client has Mendline's own tool.
+    own_status: Option<Box<Status>>,
 }
 
 macro_rules! cx {
@@ -97,6 +100,7 @@ impl Engine {
             outputs: VecDeque::new(),
             dispatch: Dispatch::default(),
             quote: Arc::new(Unredacted),
+            own_status: None,
         }
     }
 
@@ -114,9 +118,16 @@ impl Engine {
             Input::Cached { upstream, what } => {
                 self.with_upstream(upstream, |it, cx| it.handle_cached(what, cx));
             }
-            Input::ClientOpened { client, upstream } => self.open(client, upstream),
-            Input::FromClient { client, received } => {
-                self.with_client(client, |it, cx| it.handle_received(received, cx));
+            Input::ClientOpened { client, upstream, streams } => self.open(client, upstream, streams),
+            Input::FromClient { client, stream, received } => {
+                self.with_client(client, |it, cx| it.handle_received(stream, received, cx));
+            }
+            Input::StreamAttached { client, stream } => {
+                self.with_client(client, |it, cx| it.handle_attached(stream, cx));
+            }
+            Input::StreamDetached { client, stream } => self.with_client(client, |it, _| it.handle_detached(stream)),
+            Input::StreamClosed { client, stream } => {
+                self.with_client(client, |it, cx| it.handle_closed(stream, cx));
             }
             Input::ClientEnded { client } => self.client_ended(client),
             Input::ClientLost { client } => self.client_lost(client),
@@ -228,7 +239,11 @@ impl Engine {
 
     /// Returns the next output for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        if let (Some(status), Some(Output::Event(event))) = (&mut self.own_status, &output) {
+            status.apply(event);
+        }
+        output
     }
 
     /// Returns the next message for a port that can take bytes at this time. The shell adds the newline.
@@ -237,15 +252,23 @@ impl Engine {
         match port {
             Port::Client(client) => self.clients.get_mut(&client)?.pull(cx!(self)),
             Port::Link(link) => self.upstreams.get_mut(usize::from(link.upstream.0))?.pull(link, cx!(self)),
-            Port::Exchange(_) => None,
+            Port::Stream(..) | Port::Exchange(_) => None,
         }
+    }
+
+    /// Returns the next message for one stream of a client that has many.
+    pub fn poll_stream(&mut self, client: ClientId, stream: StreamId, now: Moment) -> Option<StreamMessage> {
+        self.now = self.now.max(now);
+        self.clients.get_mut(&client)?.pull_stream(stream, cx!(self))
     }
 
     /// Returns whether the shell may read from this port now. A client that does not read its answers is not read from,
     /// nor is a child that only this client uses.
     pub fn may_read(&self, port: Port) -> bool {
         match port {
-            Port::Client(client) => self.clients.get(&client).is_none_or(|session| !session.outbox().is_stuck()),
+            Port::Client(client) | Port::Stream(client, _) => {
+                self.clients.get(&client).is_none_or(|session| !session.streams().is_stuck())
+            }
             Port::Link(link) => self.takes_more(link.upstream),
             Port::Exchange(exchange) => self.takes_more(exchange.upstream()),
         }
@@ -254,7 +277,7 @@ impl Engine {
     /// Returns whether an upstream's only client keeps up with it.
     fn takes_more(&self, upstream: UpstreamId) -> bool {
         match self.upstreams.get(usize::from(upstream.0)).and_then(Upstream::only_client) {
-            Some(only) => self.clients.get(&only).is_none_or(|session| !session.outbox().is_behind()),
+            Some(only) => self.clients.get(&only).is_none_or(|session| !session.streams().is_behind()),
             _ => true,
         }
     }
@@ -316,7 +339,7 @@ impl Engine {
         Load {
             requests: self.clients.values().map(ClientSession::open).sum(),
             server_requests: self.clients.values().map(ClientSession::server_requests).sum(),
-            for_clients: self.clients.values().map(|session| session.outbox().len()).sum(),
+            for_clients: self.clients.values().map(|session| session.streams().len()).sum(),
             calls: self.upstreams.iter().map(Upstream::held_calls).sum(),
             for_links: self.upstreams.iter().map(Upstream::queued).sum(),
             timers: self.timers.len(),
@@ -326,11 +349,20 @@ impl Engine {
 
     // ---- internals ----
 
-    fn open(&mut self, client: ClientId, upstream: UpstreamId) {
+    fn open(&mut self, client: ClientId, upstream: UpstreamId, streams: ClientStreams) {
         let cx = cx!(self);
         cx.emit(Event::ClientOpened { client, upstream });
-        cx.send_to_upstream(upstream, UpstreamCommand::Open { client });
-        self.clients.insert(client, ClientSession::new(client, upstream));
+        let is_resumed = matches!(streams, ClientStreams::Many { resumed: Some(_) });
+        cx.send_to_upstream(upstream, UpstreamCommand::Open { client, is_resumed });
+        let own_tools = self.upstreams.get(usize::from(upstream.0)).is_some_and(Upstream::has_own_tools);
+        if own_tools {
+            self.own_status.get_or_insert_default();
+        }
+        let mut session = ClientSession::new(client, upstream, &streams).with_own_tools(own_tools);
+        if let ClientStreams::Many { resumed: Some(initialize) } = streams {
+            session.resume(initialize, cx!(self));
+        }
+        self.clients.insert(client, session);
     }
 
     fn with_client(&mut self, client: ClientId, does: impl FnOnce(&mut ClientSession, &mut Cx<'_>)) {
@@ -360,6 +392,12 @@ impl Engine {
     fn dispatch_all(&mut self) {
         loop {
             if let Some((upstream, command)) = self.dispatch.to_upstream.pop_front() {
+                if let UpstreamCommand::OwnStatus { client, request, call } = command {
+                    let known = self.own_status.as_ref().and_then(|all| all.upstreams.get(&upstream));
+                    let status = known.cloned().unwrap_or_default();
+                    self.with_upstream(upstream, |it, cx| it.answer_own_status(client, request, call, &status, cx));
+                    continue;
+                }
                 self.with_upstream(upstream, |it, cx| it.handle_command(command, cx));
             } else if let Some((client, command)) = self.dispatch.to_client.pop_front() {
                 self.with_client(client, |it, cx| it.handle_event(command, cx));

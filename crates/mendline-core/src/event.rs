@@ -74,6 +74,8 @@ pub enum Dropped {
     StaleProgress,
     /// A client's answer to a request that is over.
     StaleReply,
+    /// A notification for a client whose stream has no connection and holds as many as it may.
+    NoStream,
 }
 
 /// The answer of an upstream to a call.
@@ -213,6 +215,17 @@ pub enum Event {
     AnsweredBySession {
         upstream: UpstreamId,
         client: ClientId,
+        method: Method,
+    },
+    /// Mendline answered a request about its own tool or resource.
+    OwnStatusAnswered {
+        upstream: UpstreamId,
+        client: ClientId,
+        method: Method,
+    },
+    /// The server has a tool or a resource with the name of Mendline's own one, which is therefore not in the list.
+    OwnNameTaken {
+        upstream: UpstreamId,
         method: Method,
     },
     /// Mendline answered a client's ping, because the server is away.

@@ -39,6 +39,10 @@
 //! [`Input::ClientOpened`] first; then [`Input::FromClient`] until [`Input::ClientEnded`] (it will send no more, but
 //! may still read) or [`Input::ClientLost`] (it can no longer be written to). `ClientLost` is last.
 //!
+//! A client with many streams (over HTTP) opens one with each frame that has requests. All messages that belong to
+//! these requests are written to it, and it is over with its last answer. A stream without a connection keeps its
+//! answers and a bounded number of notifications.
+//!
 //! # Reading and writing
 //!
 //! Writes are pulled: a shell calls `Engine::poll_write` for a port only while the port can take more bytes, and counts
@@ -55,7 +59,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mendline_wire::{Received, ReceivedEvent};
+use mendline_wire::{Message, Received, ReceivedEvent, Spliced};
 
 use crate::config::UpstreamConfig;
 use crate::event::Event;
@@ -65,6 +69,16 @@ pub use crate::reason::{ConnectError, CredentialError, CutReason, Exit, Pipe, Re
 /// One client's session with a frontend. The shell numbers them and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u32);
+
+/// One stream of messages to a client. The shell numbers them for each client and never reuses a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+impl StreamId {
+    /// The stream for messages that belong to no request: stdout of a client over stdio, where it is the only one, and
+    /// the response to GET over HTTP.
+    pub const COMMON: StreamId = StreamId(0);
+}
 
 /// One configured server, by its index in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,8 +124,10 @@ impl From<LinkId> for UpstreamId {
 /// A source or sink of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {
-    /// A client: its stdout side (we write) and stdin side (we read).
+    /// A client: its input (we read) and its common stream (we write).
     Client(ClientId),
+    /// One stream of a client (we write).
+    Stream(ClientId, StreamId),
     /// A child process: its stdin (we write) and stdout (we read).
     Link(LinkId),
     /// The response of an HTTP exchange (we read).
@@ -134,13 +150,38 @@ pub enum Input {
         client: ClientId,
         /// The upstream of its requests.
         upstream: UpstreamId,
+        /// The way in which messages reach it.
+        streams: ClientStreams,
     },
     /// A client sent one frame (a line on stdio, a body over HTTP).
     FromClient {
         /// The client.
         client: ClientId,
+        /// The stream for the answers to its requests. A number that was not used before opens a stream.
+        stream: StreamId,
         /// The frame, well formed or not.
         received: Received,
+    },
+    /// A stream of a client has a connection again, or the common stream has its first.
+    StreamAttached {
+        /// The client.
+        client: ClientId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The connection of a stream is lost. The client may attach the stream again; its requests go on.
+    StreamDetached {
+        /// The client.
+        client: ClientId,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// A stream is over before its last answer: its requests are cancelled.
+    StreamClosed {
+        /// The client.
+        client: ClientId,
+        /// The stream.
+        stream: StreamId,
     },
     /// A client will send no more (end of its stdin). It may still be reading.
     ClientEnded {
@@ -336,6 +377,14 @@ pub enum Output {
         /// The request of the server.
         challenge: Challenge,
     },
+    /// A message waits for a stream of a client that has many; [`Engine::poll_stream`](crate::Engine::poll_stream)
+    /// returns it. Emitted when the first one waits, and not again until the stream was found empty.
+    StreamReady {
+        /// The client.
+        client: ClientId,
+        /// The stream.
+        stream: StreamId,
+    },
     /// Save this cache; it replaces the last one of this upstream. No input answers it.
     Cache {
         /// The upstream.
@@ -357,6 +406,30 @@ pub enum Output {
         /// The result for the exit code.
         ending: Ending,
     },
+}
+
+/// The way in which messages reach a client.
+#[derive(Clone, Debug)]
+pub enum ClientStreams {
+    /// Over one stream, the common one, which has a connection as long as the client exists.
+    One,
+    /// Over one stream for each frame with requests, and a common one. A request of these streams is answered on its
+    /// own stream.
+    Many {
+        /// The `initialize` request of a client that has completed its handshake with an earlier process. It is made
+        /// again for the client, and its answer is dropped.
+        resumed: Option<Message>,
+    },
+}
+
+/// A message for a stream.
+#[derive(Clone, Debug)]
+pub struct StreamMessage {
+    /// The message; none if the stream is over because its last open request was cancelled.
+    pub message: Option<Spliced>,
+    /// Every request of the stream has ended, and no message follows: the stream is over. Never set for the common
+    /// stream.
+    pub is_last: bool,
 }
 
 /// The extent of a configuration change.
@@ -399,7 +472,7 @@ pub struct HttpRequest {
     /// Headers that depend on the message and the session; the shell adds its own (Host, Accept, credentials).
     pub headers: Vec<(Cow<'static, str>, Arc<str>)>,
     /// The message, for POST.
-    pub body: Option<mendline_wire::Spliced>,
+    pub body: Option<Spliced>,
 }
 
 /// The three HTTP methods of Streamable HTTP.

@@ -235,6 +235,14 @@ pub fn error_response(id: &Id, code: i64, message: &str) -> Bytes {
     respond(id, "error", &json!({ "code": code, "message": message }))
 }
 
+/// The answer to a request whose stream was lost when the gateway ended.
+pub fn lost_answer(id: &Id) -> Bytes {
+    let text = "The gateway was restarted while this request was running, and its answer is lost. Whether it ran is \
+                unknown. A request that only reads can be made again; check the result of any other before that.";
+    let facts = json!({ "outcome": "unknown", "retryable": false });
+    respond(id, "error", &json!({ "code": Cause::OutcomeUnknown.code(), "message": text, "data": facts }))
+}
+
 /// A `notifications/progress` of Mendline, under the client's token as it was written.
 pub fn progress(token: &[u8], progress: f64, message: &str) -> Bytes {
     let mut text = br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#.to_vec();
@@ -281,6 +289,11 @@ pub fn cancelled(id: &Id, reason: &str) -> Bytes {
     text.extend_from_slice(id.as_bytes());
     text.extend_from_slice(format!(r#","reason":{}}}}}"#, Value::from(reason)).as_bytes());
     text.into()
+}
+
+/// The `notifications/initialized` of a client whose handshake Mendline made.
+pub fn initialized() -> Bytes {
+    Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)
 }
 
 fn respond(id: &Id, member: &str, value: &Value) -> Bytes {

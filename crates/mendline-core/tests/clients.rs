@@ -5,7 +5,7 @@
 mod stage;
 
 use mendline_core::port::Ending;
-use mendline_core::{ClientId, Input, Output, Port, defaults};
+use mendline_core::{ClientId, ClientStreams, Input, Output, Port, defaults};
 use serde_json::Value;
 use stage::initialized::initialized;
 use stage::{CLIENT, NOTES, Stage, call};
@@ -149,7 +149,7 @@ fn delivered_message_is_not_reported_as_dropped() {
 #[test]
 fn client_exit_cancels_only_its_modern_calls() {
     let mut stage = Stage::up();
-    stage.input(Input::ClientOpened { client: OTHER, upstream: NOTES });
+    stage.input(Input::ClientOpened { client: OTHER, upstream: NOTES, streams: ClientStreams::One });
     stage.client_sends(&modern(1, "tools/call"));
     let stays = stage.server_reads().unwrap()["id"].clone();
     other_sends(&mut stage, &modern(1, "tools/call"));

@@ -7,7 +7,7 @@ mod stage;
 use std::time::Duration;
 
 use mendline_core::config::RateLimit;
-use mendline_core::{ClientId, Input, UpstreamConfig};
+use mendline_core::{ClientId, ClientStreams, Input, UpstreamConfig};
 use serde_json::Value;
 use stage::{CLIENT, NOTES, Stage, call};
 
@@ -20,7 +20,7 @@ fn shared(change: impl FnOnce(&mut UpstreamConfig)) -> Stage {
     let mut stage = Stage::with(change);
     stage.accept_dial();
     for client in [OTHER, THIRD] {
-        stage.input(Input::ClientOpened { client, upstream: NOTES });
+        stage.input(Input::ClientOpened { client, upstream: NOTES, streams: ClientStreams::One });
     }
     stage
 }

@@ -381,3 +381,61 @@ fn report_to_each_subscription_is_passed_on_once() {
         .map(|notice| notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"].clone());
     assert_eq!(ids.collect::<Vec<_>>(), [json!(2), json!(3)]);
 }
+
+// ---- Mendline's own tool ----
+
+const STATUS_CALL: &str = r#"{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"mendline_status"}}"#;
+
+/// A stage whose client has Mendline's own tools.
+fn with_own_tools() -> Stage {
+    initialized_with(|config| config.own_tools = true)
+}
+
+fn status_text(stage: &mut Stage) -> String {
+    stage.client_sends(STATUS_CALL);
+    let answer = stage.client_reads().expect("an answer of Mendline");
+    assert_eq!(answer["id"], json!(8));
+    answer["result"]["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn own_tool_is_at_the_end_of_a_stable_list() {
+    let mut stage = with_own_tools();
+    let (first, _) = list(&mut stage, &tools(&[ONE, TWO]));
+    assert!(first.starts_with(&tools(&[ONE, TWO])[..tools(&[ONE, TWO]).len() - 2]), "{first}");
+    assert!(first.contains(r#",{"name":"mendline_status""#), "{first}");
+    let (second, _) = list(&mut stage, &tools(&[ONE, TWO]));
+    assert_eq!(first, second);
+    let saved = stage.saved.take().map(|saved| String::from_utf8_lossy(&saved.write()).into_owned());
+    assert!(!saved.unwrap_or_default().contains("mendline_status"), "the cache has the server's tools only");
+}
+
+#[test]
+fn own_tool_answers_without_the_server() {
+    let mut stage = with_own_tools();
+    list(&mut stage, &tools(&[ONE]));
+    assert!(status_text(&mut stage).contains("available"));
+    assert_eq!(methods_read_by_server(&mut stage), Vec::<Value>::new());
+    stage.die(0);
+    let text = status_text(&mut stage);
+    assert!(text.contains("not available; Mendline is reconnecting") && text.contains("signal 9"), "{text}");
+}
+
+#[test]
+fn own_tool_gives_way_to_a_tool_of_the_server() {
+    let mut stage = with_own_tools();
+    let theirs = r#"{"name":"mendline_status","title":"theirs"}"#;
+    let (text, _) = list(&mut stage, &tools(&[ONE, theirs]));
+    assert_eq!(text, tools(&[ONE, theirs]));
+    assert!(stage.log.iter().any(|line| line.contains("Mendline's is left out")), "{:?}", stage.log);
+    stage.client_sends(STATUS_CALL);
+    assert_eq!(methods_read_by_server(&mut stage), ["tools/call"]);
+}
+
+#[test]
+fn lists_have_no_own_tool_by_default() {
+    let mut stage = initialized();
+    assert_eq!(list(&mut stage, &tools(&[ONE])).0, tools(&[ONE]));
+    stage.client_sends(STATUS_CALL);
+    assert_eq!(methods_read_by_server(&mut stage), ["tools/call"]);
+}

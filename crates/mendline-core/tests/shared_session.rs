@@ -5,7 +5,7 @@
 mod stage;
 
 use mendline_core::config::{Catalogue, Startup};
-use mendline_core::{ClientId, Input, UpstreamConfig};
+use mendline_core::{ClientId, ClientStreams, Input, UpstreamConfig};
 use serde_json::{Value, json};
 use stage::{CLIENT, NOTES, Stage, call};
 
@@ -43,7 +43,7 @@ fn two_clients() -> Stage {
         config.catalogue = Catalogue { cache: false, startup: Startup::Wait };
     });
     stage.accept_dial();
-    stage.input(Input::ClientOpened { client: OTHER, upstream: NOTES });
+    stage.input(Input::ClientOpened { client: OTHER, upstream: NOTES, streams: ClientStreams::One });
     stage
 }
 
@@ -138,7 +138,7 @@ fn session_of_gone_client_serves_the_next_one() {
     let mut stage = initialized();
     stage.input(Input::ClientLost { client: CLIENT });
     let third = ClientId(2);
-    stage.input(Input::ClientOpened { client: third, upstream: NOTES });
+    stage.input(Input::ClientOpened { client: third, upstream: NOTES, streams: ClientStreams::One });
     stage.sends(third, &initialize(1, "three"));
     assert_eq!(stage.reads(third).unwrap()["result"]["serverInfo"]["name"], "notes");
     stage.sends(third, &call("2", "create_note"));
@@ -246,7 +246,7 @@ fn gone_clients_are_forgotten() {
     let mut stage = initialized();
     for number in 10..60 {
         let client = ClientId(number);
-        stage.input(Input::ClientOpened { client, upstream: NOTES });
+        stage.input(Input::ClientOpened { client, upstream: NOTES, streams: ClientStreams::One });
         stage.sends(client, &initialize(1, "short"));
         stage.reads(client).unwrap();
         stage.input(Input::ClientLost { client });
@@ -292,7 +292,7 @@ fn choices_of_others_are_kept_when_a_request_is_given_up() {
     stage.input(Input::ClientLost { client: OTHER });
     assert_eq!(stage.server_reads(), None, "a more verbose level takes nothing from others");
     let third = ClientId(2);
-    stage.input(Input::ClientOpened { client: third, upstream: NOTES });
+    stage.input(Input::ClientOpened { client: third, upstream: NOTES, streams: ClientStreams::One });
     stage.sends(third, &initialize(1, "three"));
     stage.reads(third).unwrap();
     // It waits for the choice of another client that is in flight.

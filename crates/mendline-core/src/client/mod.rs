@@ -3,5 +3,6 @@
 mod outbox;
 mod server_requests;
 mod session;
+mod streams;
 
 pub use session::ClientSession;

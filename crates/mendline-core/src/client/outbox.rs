@@ -45,6 +45,11 @@ impl Outbox {
         self.messages.len() >= defaults::CLIENT_QUEUE_SOFT || self.bytes >= defaults::CLIENT_QUEUE_SOFT_BYTES
     }
 
+    /// Returns whether it holds as much as it may without a reader.
+    pub fn is_full_for_detached(&self) -> bool {
+        self.messages.len() >= defaults::DETACHED_QUEUE || self.bytes >= defaults::DETACHED_QUEUE_BYTES
+    }
+
     /// Returns whether the client is so far behind that the engine stops reading from it.
     pub fn is_stuck(&self) -> bool {
         self.messages.len() >= defaults::CLIENT_QUEUE_HARD || self.bytes >= defaults::CLIENT_QUEUE_HARD_BYTES

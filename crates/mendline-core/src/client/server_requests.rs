@@ -10,7 +10,7 @@ use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::UpstreamCommand;
 use crate::event::{Dropped, Event};
-use crate::port::{ClientId, LinkId};
+use crate::port::{ClientId, LinkId, StreamId};
 use crate::reason::RefusalReason;
 use crate::slab::{Key, Slab};
 use crate::words;
@@ -19,6 +19,8 @@ use crate::words;
 #[derive(Debug)]
 struct ServerRequest {
     link: LinkId,
+    /// The stream that carried it to the client.
+    stream: StreamId,
     id: Id,
     token: Option<Vec<u8>>,
 }
@@ -35,11 +37,19 @@ impl ServerRequests {
     }
 
     /// Registers a server's request and returns the message for the client.
-    pub fn open(&mut self, client: ClientId, link: LinkId, message: &Message, cx: &mut Cx<'_>) -> Option<Spliced> {
+    pub fn open(
+        &mut self,
+        client: ClientId,
+        link: LinkId,
+        stream: StreamId,
+        message: &Message,
+        cx: &mut Cx<'_>,
+    ) -> Option<Spliced> {
         let id = Id::from_raw(message.id()?);
         let at = message.id_span()?;
         let token = message.progress_token();
-        let server_request = ServerRequest { link, id: id.clone(), token: token.map(|at| message.slice(at).to_vec()) };
+        let server_request =
+            ServerRequest { link, stream, id: id.clone(), token: token.map(|at| message.slice(at).to_vec()) };
         let key = if self.open.len() < defaults::SERVER_REQUESTS { self.open.insert(server_request) } else { None };
         let Some(key) = key else {
             cx.send_to_upstream(
@@ -78,7 +88,7 @@ impl ServerRequests {
         Ok(())
     }
 
-    /// Withdraws a request that its server cancelled. Returns the cancellation for the client.
+    /// Withdraws a request that its server cancelled. Returns the cancellation for the client, and its stream.
     pub fn withdraw(
         &mut self,
         client: ClientId,
@@ -86,26 +96,28 @@ impl ServerRequests {
         at: Span,
         message: &Message,
         cx: &mut Cx<'_>,
-    ) -> Option<Spliced> {
+    ) -> Option<(StreamId, Spliced)> {
         let raw = message.slice(at);
-        let (key, _) = self
+        let (key, found) = self
             .open
             .iter()
             .find(|(_, server_request)| server_request.link == link && server_request.id.as_bytes() == raw)?;
+        let stream = found.stream;
         self.open.remove(key);
         cx.emit(Event::ServerRequestWithdrawn { client, link });
-        Some(Spliced::new(message.text().clone(), [(at, Patch::number(key.number()))]))
+        Some((stream, Spliced::new(message.text().clone(), [(at, Patch::number(key.number()))])))
     }
 
-    /// Withdraws all requests of a link that is gone. Returns the cancellations for the client.
-    pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, cx: &mut Cx<'_>) -> Vec<Spliced> {
+    /// Withdraws all requests of a link that is gone. Returns the cancellations for the client, and their streams.
+    pub fn withdraw_all(&mut self, client: ClientId, link: LinkId, cx: &mut Cx<'_>) -> Vec<(StreamId, Spliced)> {
         let mut notifications = Vec::new();
         for key in self.open.keys_by_age() {
-            if self.open.get(key).is_some_and(|server_request| server_request.link == link) {
+            let is_of_link = |server_request: &&ServerRequest| server_request.link == link;
+            if let Some(stream) = self.open.get(key).filter(is_of_link).map(|server_request| server_request.stream) {
                 self.open.remove(key);
                 cx.emit(Event::ServerRequestWithdrawn { client, link });
-                let id = Id::number(key.number());
-                notifications.push(Spliced::whole(words::cancelled(&id, "the server of this request has ended")));
+                let notification = words::cancelled(&Id::number(key.number()), "the server of this request has ended");
+                notifications.push((stream, Spliced::whole(notification)));
             }
         }
         notifications

@@ -49,6 +49,8 @@ events! {
     VerdictReached "verdict_reached" Warn,
     PingAnswered "ping_answered" Debug,
     AnsweredBySession "answered_by_session" Debug,
+    OwnStatusAnswered "own_status_answered" Debug,
+    OwnNameTaken "own_name_taken" Warn,
     VerdictAwaited "verdict_awaited" Debug,
     HintsAwaited "hints_awaited" Debug,
     CallSilent "call_silent" Warn,

@@ -165,6 +165,12 @@ impl Event {
             Event::AnsweredBySession { method, .. } => {
                 write!(f, "{} answered: the session is shared with other clients", method.name().unwrap_or("request"))
             }
+            Event::OwnStatusAnswered { .. } => write!(f, "status reported to the client"),
+            Event::OwnNameTaken { method, .. } => write!(
+                f,
+                "{}: the server has an entry of its own with the name of Mendline's status; Mendline's is left out",
+                name(method)
+            ),
             Event::PingAnswered { .. } => write!(f, "ping of the client answered while the server is away"),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),
@@ -232,6 +238,7 @@ impl Event {
                     Dropped::WithoutId => write!(f, "dropped an error that names no request"),
                     Dropped::Undeliverable => write!(f, "dropped {what}: it cannot be delivered"),
                     Dropped::StaleProgress => write!(f, "dropped outdated progress"),
+                    Dropped::NoStream => write!(f, "dropped {what} for a client without an open stream"),
                     Dropped::StaleReply => write!(f, "dropped a client's answer to a server request that is over"),
                 }
             }

@@ -92,6 +92,12 @@ mod tests {
             let delay = redial(&policy, 1000, true, &mut rng).as_millis();
             assert!((2_000..=2_400).contains(&delay), "a waiting call lowers the cap");
         }
+        let widest =
+            |attempt, called, rng: &mut SeededRng| (0..100).map(|_| redial(&policy, attempt, called, rng)).min();
+        assert!(widest(4, true, &mut rng) < Some(Duration::from_millis(500)), "below the cap the jitter is wide");
+        let same = Reconnect { cap_idle: defaults::RECONNECT_CAP_CALLED, ..policy.clone() };
+        let idle = (0..100).map(|_| redial(&same, 1000, false, &mut rng)).min();
+        assert!(idle < Some(Duration::from_millis(1_500)), "without a waiting call the jitter is wide");
     }
 
     #[test]

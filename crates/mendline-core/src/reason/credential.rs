@@ -15,6 +15,11 @@ pub enum CredentialError {
     NoLogin,
     /// The authorization server has ended the login.
     LoginEnded,
+    /// Too many requests without a valid credential were sent to the server today, over all processes.
+    FruitlessLimit {
+        /// Their number.
+        count: u32,
+    },
     /// A person was asked to log in, and has not done it yet.
     LoginPending,
     /// The login lacks permissions.
@@ -63,6 +68,7 @@ impl CredentialError {
             CredentialError::Unchanged => "credential_unchanged",
             CredentialError::NoLogin => "no_login",
             CredentialError::LoginEnded => "login_ended",
+            CredentialError::FruitlessLimit { .. } => "fruitless_limit",
             CredentialError::LoginPending => "login_pending",
             CredentialError::Scope { .. } => "insufficient_scope",
             CredentialError::VariableMissing { .. } => "variable_missing",
@@ -89,6 +95,7 @@ impl CredentialError {
             CredentialError::Unchanged
             | CredentialError::NoLogin
             | CredentialError::LoginEnded
+            | CredentialError::FruitlessLimit { .. }
             | CredentialError::LoginPending
             | CredentialError::CommandTimedOut { .. } => {}
         }
@@ -106,6 +113,11 @@ impl fmt::Display for CredentialError {
             CredentialError::Unchanged => f.write_str("the server does not accept the credential"),
             CredentialError::NoLogin => f.write_str("there is no login yet"),
             CredentialError::LoginEnded => f.write_str("the authorization server has ended the login"),
+            CredentialError::FruitlessLimit { count } => write!(
+                f,
+                "{count} requests without a valid credential were sent to the server today, so no more are sent before \
+                 there is another credential, or before tomorrow"
+            ),
             CredentialError::LoginPending => f.write_str("the login in the browser is not complete"),
             CredentialError::Scope { scopes } if scopes.is_empty() => f.write_str("the login lacks permissions"),
             CredentialError::Scope { scopes } => write!(f, "the login lacks permissions: {scopes}"),

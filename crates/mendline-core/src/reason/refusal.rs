@@ -88,6 +88,8 @@ pub enum RefusalReason {
     UnknownClient,
     /// The client that could answer the server is gone.
     ClientGone,
+    /// A request of the server, and the client has no stream that could carry it.
+    NoStream,
     /// Too many requests of the server wait for the client.
     ServerRequests,
     /// The connection must not be made.
@@ -140,6 +142,7 @@ impl RefusalReason {
             RefusalReason::Isolated => "isolated",
             RefusalReason::NoClient | RefusalReason::ClientGone => "no_client",
             RefusalReason::UnknownClient => "unknown_client",
+            RefusalReason::NoStream => "no_stream",
             RefusalReason::ServerRequests => "too_many_server_requests",
             RefusalReason::Connect(error) => error.name(),
             RefusalReason::Redirect { .. } => "redirect",
@@ -211,6 +214,7 @@ impl fmt::Display for RefusalReason {
             RefusalReason::NoClient => f.write_str("no client is connected"),
             RefusalReason::UnknownClient => f.write_str("it names no call, and several clients are connected"),
             RefusalReason::ClientGone => f.write_str("the client has gone"),
+            RefusalReason::NoStream => f.write_str("the client has no open stream"),
             RefusalReason::ServerRequests => f.write_str("too many questions are waiting for the client"),
             RefusalReason::Connect(error) => error.fmt(f),
             RefusalReason::Redirect { from, status, problem } => write!(f, "{from} redirects ({status}) {problem}"),

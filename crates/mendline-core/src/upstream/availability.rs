@@ -19,36 +19,32 @@
 //!   the first response releases all calls. Exchanges in flight run to their end, and the session stays.
 //! - *Needs login*: the server refused a call and a probe with 401. Calls are rejected until a probe is accepted.
 //!
-//! An overloaded server is paused, see [`super::pace`]. A child process needs no probe: its exit is the verdict.
+//! [`Condition::after`] is the total function of these transitions. An overloaded server is paused, see [`super::pace`].
+//! A child process needs no probe: its exit is the verdict.
+//!
+//! This part decides; it knows neither calls nor exchanges. [`super::outage`] applies the verdicts to calls,
+//! [`super::probing`] sends the probes, [`super::login`] handles a server that needs a login.
 
-mod login;
 mod probe;
 
 use std::fmt;
+use std::time::Duration;
 
-use mendline_wire::{Kind, Message};
-
-use self::probe::{ProbeStep, ProbedSession};
-use super::Upstream;
-use super::call::{Call, PendingVerdict, State};
-use super::calls::cause_of;
+use self::probe::ProbeStep;
+pub use self::probe::{NextProbe, ProbeTarget, ProbedSession};
+use super::credential::login_backoff;
 use super::exchange::{Exchange, Verdict};
 use super::health::FailedCall;
-use super::http::params;
 use super::retry_budget::Incident;
-use crate::config::Dialect;
-use crate::cx::Cx;
+use crate::cx::{Alarm, Cx};
 use crate::defaults;
-use crate::event::{Event, LinkState};
-use crate::evidence::{Evidence, Outcome, Reply};
+use crate::event::Event;
+use crate::evidence::{Evidence, Reply};
 use crate::moment::Moment;
-use crate::policy::backoff;
-use crate::policy::retry::{self, Loss, RetryDecision};
+use crate::port::UpstreamId;
 use crate::reason::Reason;
-use crate::request::{ClientRequest, Op};
-use crate::slab::Key;
+use crate::request::ClientRequest;
 use crate::timers::TimerId;
-use crate::words::Cause;
 
 /// The condition of a server. Overload, isolation and parking are states of the gate and the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +70,44 @@ impl Condition {
             Condition::NeedsLogin => "needs_login",
         }
     }
+
+    /// Returns the condition after this end.
+    pub fn after(self, end: End) -> Condition {
+        match end {
+            End::Call(Sign::Answered) | End::Probe(Sign::Answered) => Condition::Available,
+            End::Probe(Sign::LoginRequired) => Condition::NeedsLogin,
+            // It may be about this call; a probe decides.
+            End::Call(Sign::Failed | Sign::Unknown | Sign::LoginRequired) => match self {
+                Condition::Available => Condition::Suspect,
+                Condition::Suspect | Condition::Away | Condition::NeedsLogin => self,
+            },
+            End::Call(Sign::Unreachable)
+            | End::Probe(Sign::Unreachable | Sign::Failed | Sign::Unknown | Sign::Nothing) => match self {
+                Condition::NeedsLogin => self,
+                Condition::Available | Condition::Suspect | Condition::Away => Condition::Away,
+            },
+            // It is there, and only has too much to do.
+            End::Probe(Sign::Overloaded) => match self {
+                Condition::Suspect => Condition::Available,
+                Condition::Available | Condition::Away | Condition::NeedsLogin => self,
+            },
+            // A pause follows from overload.
+            End::Call(Sign::Overloaded | Sign::Nothing) => self,
+            // Nothing is known about the next process.
+            End::Process => Condition::Available,
+        }
+    }
+}
+
+/// The end of something that can show the condition of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A call of a client.
+    Call(Sign),
+    /// A probe: a request of Mendline, or a request that is sent while the server is away.
+    Probe(Sign),
+    /// A child process: its exit is the verdict about its calls.
+    Process,
 }
 
 impl fmt::Display for Condition {
@@ -132,8 +166,9 @@ pub fn sign(verdict: &Verdict, exchange: &Exchange) -> Sign {
 }
 
 /// The condition of one server, with its probes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Availability {
+    upstream: UpstreamId,
     condition: Condition,
     /// The exchanges begun before the last failure: a response to a later one is the verdict.
     begun_before: u64,
@@ -143,9 +178,11 @@ pub struct Availability {
     probed_session: Option<ProbedSession>,
     timer: Option<TimerId>,
     /// The number of verdicts so far. All calls of one verdict are one incident for the retry budget.
-    pub(super) verdicts: u64,
+    verdicts: u64,
     /// Probes since the server first required a login.
     login_probes: u32,
+    /// A request was refused for want of a login, and none was accepted since.
+    wants_login: bool,
     /// The modern probe, with the metadata of the client that was last affected.
     discover: Option<ClientRequest>,
     /// Calls that failed before the verdict; they count if the server is available.
@@ -154,7 +191,96 @@ pub struct Availability {
     why: Option<Reason>,
 }
 
+/// A call whose exchange ended without a response.
+#[derive(Clone, Copy, Debug)]
+pub struct LostCall {
+    /// The number of exchanges begun up to its attempt.
+    pub begun: u64,
+    pub chance: Chance,
+    /// The server refused it: the verdict decides whether that was its answer.
+    pub is_refusal: bool,
+    /// A configured rule answers it, whatever the verdict.
+    pub is_final: bool,
+}
+
+/// The chance of a lost call to be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chance {
+    /// It may be sent again.
+    Open,
+    /// Its attempts are used up.
+    Spent,
+    /// It is never sent again.
+    None,
+}
+
+/// The facts that decide about a probe whose time has come.
+#[derive(Clone, Copy, Debug)]
+pub struct TimerFacts {
+    /// The server has requested a pause.
+    pub is_paused: bool,
+    /// The link is up; otherwise its dials probe the server.
+    pub is_up: bool,
+    /// A handshake, or the ping that confirms the loss of the session, is in flight and shows the same.
+    pub runs_other_probe: bool,
+}
+
+/// The next step when the timer of the probes has fired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    Nothing,
+    /// The probe is due after the pause.
+    AfterPause,
+    /// Another request shows the same; the probe is due later.
+    Later,
+    /// The link was lost meanwhile: the server is away.
+    Away,
+    /// The probe is due now.
+    Probe,
+}
+
 impl Availability {
+    pub fn new(upstream: UpstreamId) -> Self {
+        Availability {
+            upstream,
+            condition: Condition::Available,
+            begun_before: 0,
+            probed: None,
+            step: ProbeStep::First,
+            probed_session: None,
+            timer: None,
+            verdicts: 0,
+            login_probes: 0,
+            wants_login: false,
+            discover: None,
+            failed: Vec::new(),
+            why: None,
+        }
+    }
+
+    /// Resets it for another target.
+    pub fn reset(&mut self, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.timer);
+        let (verdicts, wants_login) = (self.verdicts, self.wants_login);
+        *self = Availability { verdicts, wants_login, ..Availability::new(self.upstream) };
+    }
+
+    // ---- the condition ----
+
+    pub fn condition(&self) -> Condition {
+        self.condition
+    }
+
+    /// Returns whether the server answers, as far as is known.
+    pub fn is_available(&self) -> bool {
+        self.condition == Condition::Available
+    }
+
+    /// Returns whether the verdict is open.
+    pub fn is_suspect(&self) -> bool {
+        self.condition == Condition::Suspect
+    }
+
     /// Returns whether the server is away.
     pub fn is_away(&self) -> bool {
         self.condition == Condition::Away
@@ -170,266 +296,204 @@ impl Availability {
         self.condition == Condition::NeedsLogin
     }
 
-    /// Resets it for another target.
-    pub fn reset(&mut self, cx: &mut Cx<'_>) {
+    /// Returns whether a request was refused for want of a login, and none was accepted since.
+    pub fn wants_login(&self) -> bool {
+        self.wants_login
+    }
+
+    /// The reason of the last failure.
+    pub fn why(&self) -> Option<&Reason> {
+        self.why.as_ref()
+    }
+
+    /// The last verdict, which is one incident for all its calls.
+    pub fn incident(&self) -> Incident {
+        Incident::Verdict(self.verdicts)
+    }
+
+    // ---- verdicts ----
+
+    /// Returns whether an attempt was begun after the last failure.
+    pub fn is_after_failure(&self, begun: u64) -> bool {
+        begun > self.begun_before
+    }
+
+    /// Returns whether a response to this attempt is the verdict. If the server needs a login, any response is.
+    pub fn is_decided_by(&self, begun: u64) -> bool {
+        !self.is_available() && (self.is_after_failure(begun) || self.needs_login())
+    }
+
+    /// Returns whether a call that was lost while its link was dialed is its own probe.
+    pub fn is_probe(&self, begun: u64, is_dialing: bool) -> bool {
+        self.is_away() && is_dialing && self.is_after_failure(begun)
+    }
+
+    /// Returns whether a lost call is answered now, because the verdict cannot change its answer. The others wait.
+    pub fn is_answered_now(&self, lost: &LostCall, is_dialing: bool) -> bool {
+        let is_hopeless = match lost.chance {
+            Chance::Open => false,
+            // The attempt of a call that is its own probe is not counted.
+            Chance::Spent => !self.is_probe(lost.begun, is_dialing),
+            Chance::None => true,
+        };
+        lost.is_final || (!lost.is_refusal && is_hopeless)
+    }
+
+    /// Records the failure of a call: only responses to later attempts are the verdict.
+    pub fn note_failure(&mut self, begun: u64, why: &Reason) {
+        self.begun_before = begun;
+        self.why = Some(why.clone());
+    }
+
+    /// Records a call that was refused for want of a login: only responses to later attempts are the verdict.
+    pub fn note_failed_login(&mut self, begun: u64) {
+        self.begun_before = begun;
+    }
+
+    /// Keeps a failed call until the verdict: it counts for its tool if the server is available.
+    pub fn keep_failed(&mut self, failed: Option<FailedCall>) {
+        self.failed.extend(failed);
+    }
+
+    /// Handles the failure of a call with this sign.
+    pub fn handle_failed_call(&mut self, sign: Sign, why: Reason, cx: &mut Cx<'_>) {
+        if self.change(End::Call(sign)) {
+            cx.emit(Event::ServerSuspected { upstream: self.upstream, why });
+        }
+    }
+
+    /// Handles a response that is the verdict. Returns the calls that failed before it.
+    pub fn handle_answer(&mut self, cx: &mut Cx<'_>) -> Vec<FailedCall> {
+        self.login_probes = 0;
+        self.end_suspicion(cx);
+        std::mem::take(&mut self.failed)
+    }
+
+    /// Handles a server that uses another transport: its failures were those of the first one.
+    pub fn handle_other_transport(&mut self, cx: &mut Cx<'_>) {
+        self.failed.clear();
+        self.end_suspicion(cx);
+    }
+
+    fn end_suspicion(&mut self, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
-        *self = Availability { verdicts: self.verdicts, ..Availability::default() };
+        self.step = ProbeStep::First;
+        if self.change(End::Probe(Sign::Answered)) {
+            self.reach_verdict(cx);
+        }
+    }
+
+    /// Handles the loss of a server that is probed.
+    pub fn handle_loss(&mut self, begun: u64, cx: &mut Cx<'_>) {
+        self.begun_before = begun;
+        if self.change(End::Probe(Sign::Unreachable)) {
+            cx.disarm(&mut self.timer);
+            self.reach_verdict(cx);
+        }
+    }
+
+    /// Forgets the failed calls: an outage is not the failure of a tool.
+    pub fn forget_failed(&mut self) {
+        self.failed.clear();
+    }
+
+    /// Handles the exit of a child process.
+    pub fn handle_exit(&mut self) {
+        self.change(End::Process);
+    }
+
+    /// Handles a probe that found the server overloaded.
+    pub fn handle_overload(&mut self) {
+        self.change(End::Probe(Sign::Overloaded));
+    }
+
+    fn change(&mut self, end: End) -> bool {
+        let before = self.condition;
+        self.condition = before.after(end);
+        self.condition != before
+    }
+
+    fn reach_verdict(&mut self, cx: &mut Cx<'_>) {
+        self.verdicts += 1;
+        cx.emit(Event::VerdictReached { upstream: self.upstream, condition: self.condition });
+    }
+
+    // ---- logins ----
+
+    /// Records a request that was refused for want of a login.
+    pub fn note_login_wanted(&mut self) {
+        self.wants_login = true;
+    }
+
+    /// Forgets that a login was wanted: a request was accepted. Returns whether it was.
+    pub fn take_wanted_login(&mut self) -> bool {
+        std::mem::take(&mut self.wants_login)
+    }
+
+    /// Handles a probe or a handshake that was refused for want of a login.
+    pub fn handle_login_required(&mut self, why: &Reason, is_limited: bool, cx: &mut Cx<'_>) {
+        self.wants_login = true;
+        // The limit of fruitless requests is another reason, of which the operator is told.
+        let is_news = is_limited && self.why.as_ref() != Some(why);
+        self.why = Some(why.clone());
+        if self.change(End::Probe(Sign::LoginRequired)) || is_news {
+            cx.emit(Event::LoginRequired { upstream: self.upstream, why: why.clone() });
+        }
+    }
+
+    /// The wait before the next probe for a login, which grows. After too many fruitless requests it is long.
+    pub fn next_login_wait(&mut self, is_limited: bool, cx: &mut Cx<'_>) -> Duration {
+        cx.disarm(&mut self.timer);
+        let wait = if is_limited { defaults::LOGIN_PROBE_LIMITED } else { login_backoff(self.login_probes) };
+        self.login_probes = self.login_probes.saturating_add(1);
+        wait
+    }
+
+    /// Begins the waits anew: the credential has changed.
+    pub fn restart_login_waits(&mut self) {
+        self.login_probes = 0;
+    }
+
+    // ---- the time of probes ----
+
+    /// Plans the next probe, unless one is planned. Calls that fail together share it.
+    pub fn plan_probe(&mut self, not_before: Moment, cx: &mut Cx<'_>) {
+        if self.timer.is_some() {
+            return;
+        }
+        let soon = cx.now + defaults::PROBE_DELAY;
+        // Probes are at least a second apart.
+        let at = self.probed.map_or(soon, |probed| soon.max(probed + defaults::PROBE_PAUSE));
+        self.timer = cx.timers.arm(at.max(not_before), Alarm::Availability(self.upstream));
+    }
+
+    /// Plans the next probe for this time from now.
+    pub fn plan_probe_in(&mut self, wait: Duration, cx: &mut Cx<'_>) {
+        cx.disarm(&mut self.timer);
+        self.timer = cx.wake_in(wait, Alarm::Availability(self.upstream));
+    }
+
+    /// Handles the timer of the next probe.
+    pub fn handle_timer(&mut self, facts: TimerFacts) -> Due {
+        self.timer = None;
+        match self.condition {
+            Condition::Suspect if facts.is_paused => Due::AfterPause,
+            Condition::Suspect if !facts.is_up => Due::Away,
+            Condition::Suspect if facts.runs_other_probe => Due::Later,
+            // The next dial probes the server.
+            Condition::NeedsLogin if !facts.is_up => Due::Nothing,
+            Condition::Suspect | Condition::NeedsLogin => Due::Probe,
+            Condition::Available | Condition::Away => Due::Nothing,
+        }
+    }
+
+    /// Lets a probe decide whether an overloaded server answers again.
+    pub fn suspect_after_pause(&mut self, begun: u64) {
+        self.begun_before = begun;
+        self.change(End::Call(Sign::Failed));
+        self.step = ProbeStep::First;
     }
 }
 
-impl Upstream {
-    /// Handles a call of a client whose exchange ended without a response. It waits for the verdict, unless the verdict
-    /// cannot change its answer.
-    pub(super) fn call_failed(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
-        let outcome = pending.evidence.outcome();
-        let lacks_hints = self.waits_for_hints(key, outcome);
-        let Some(call) = self.calls.get(key) else { return };
-        let policy = &call.policy(&self.config).retry;
-        let decision = retry::decide(Loss::Unanswered(outcome), call.effect, policy);
-        let is_spent = decision == RetryDecision::Charged && call.counted() >= policy.attempts;
-        let is_never = pending.is_final || (decision == RetryDecision::Never && !lacks_hints);
-        let is_decided = pending.is_final || (!pending.is_refusal && (is_never || is_spent));
-        let (is_first_handshake, request) = (call.grace.is_some(), call.request.clone());
-        // A call of a client without a handshake is its own probe.
-        let is_probe = self.availability.is_away()
-            && self.link.state() == LinkState::Dialing
-            && call.begun > self.availability.begun_before;
-        let is_decided = is_decided && (!is_probe || is_never);
-        // A refused call and the first handshake are counted off with the verdict.
-        let is_counted_off = is_probe && !pending.is_refusal && !is_first_handshake && outcome != Outcome::NotSent;
-        if let Some(call) = self.calls.get_mut(key).filter(|_| is_counted_off) {
-            call.uncounted += 1;
-        }
-        self.end_attempt(key, pending.evidence, &pending.why, cx);
-        if request.is_modern() {
-            self.availability.discover = discover(&request);
-        }
-        if let Some(http) = &self.http {
-            self.availability.begun_before = http.begun();
-        }
-        let why = pending.why.clone();
-        self.availability.why = Some(why.clone());
-        if is_first_handshake {
-            // The handshake is its own probe; it waits, and is answered provisionally at the end of its grace.
-            self.hold_for_verdict(key, pending, cx);
-            return self.away(why, cx);
-        }
-        if is_decided {
-            let failed = self.failed_call(key, pending.evidence, cx.now);
-            self.availability.failed.extend(failed);
-            self.fail(key, cause_of(pending.evidence), outcome, pending.why, cx);
-        } else {
-            self.hold_for_verdict(key, pending, cx);
-        }
-        if is_probe {
-            self.away(why, cx);
-        } else if self.is_probed_by_link() {
-            self.resolve(Condition::Away, cx);
-        } else {
-            self.suspect(why, cx);
-        }
-    }
-
-    /// Returns whether the link probes the server: it is away already.
-    fn is_probed_by_link(&self) -> bool {
-        !self.link.is_up()
-    }
-
-    fn hold_for_verdict(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
-        let Some(call) = self.calls.get_mut(key) else { return };
-        let since = call.waiting_since(cx.now);
-        let (name, tool, why) = (call.name, call.tool.clone(), pending.why.clone());
-        let was_out = std::mem::take(&mut call.is_out);
-        cx.emit(Event::VerdictAwaited { upstream: self.id, call: name, tool, why, was_out });
-        call.stream.restart();
-        call.pending = Some(Box::new(pending));
-        self.gate.note_waits(call.name);
-        // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
-        let Some(key) = self.calls.rename(key) else { return };
-        self.calls.wait(key, since, cx.now);
-        self.disarm(key, cx);
-        self.arm(key, cx);
-    }
-
-    /// Makes the server suspect, and schedules the probe.
-    fn suspect(&mut self, why: Reason, cx: &mut Cx<'_>) {
-        if self.availability.condition == Condition::Available {
-            self.availability.condition = Condition::Suspect;
-            cx.emit(Event::ServerSuspected { upstream: self.id, why });
-        }
-        self.schedule_probe(cx);
-    }
-
-    /// Handles a JSON-RPC response over HTTP to a request that was sent as exchange number `begun`. It is the verdict if
-    /// the request was sent after the last failure.
-    pub(super) fn note_response(&mut self, call: Key, cx: &mut Cx<'_>) {
-        if self.availability.condition == Condition::Available {
-            return;
-        }
-        let Some(call) = self.calls.get(call) else { return };
-        if call.begun <= self.availability.begun_before && self.availability.condition != Condition::NeedsLogin {
-            return;
-        }
-        self.came_back(cx);
-    }
-
-    /// The server answers: releases all calls.
-    fn came_back(&mut self, cx: &mut Cx<'_>) {
-        let was = std::mem::take(&mut self.availability.condition);
-        cx.disarm(&mut self.availability.timer);
-        self.availability.step = ProbeStep::First;
-        self.availability.login_probes = 0;
-        self.close_probed_session(cx);
-        if std::mem::take(&mut self.wants_login) {
-            self.note_credential_answered();
-            cx.emit(Event::LoginAccepted { upstream: self.id });
-        }
-        if was != Condition::Available {
-            self.availability.verdicts += 1;
-            cx.emit(Event::VerdictReached { upstream: self.id, condition: Condition::Available });
-        }
-        self.gate.note_probe_answer();
-        for failed in std::mem::take(&mut self.availability.failed) {
-            self.note_failed_call(&failed, cx);
-        }
-        self.resolve(Condition::Available, cx);
-        if !self.link.is_up() {
-            self.handle_reachable(cx);
-        }
-    }
-
-    /// The server is found to use another transport: the calls that wait for the verdict are sent over it.
-    pub(super) fn resolved_by_sse(&mut self, cx: &mut Cx<'_>) {
-        cx.disarm(&mut self.availability.timer);
-        self.availability.step = ProbeStep::First;
-        self.close_probed_session(cx);
-        self.availability.failed.clear();
-        if std::mem::take(&mut self.availability.condition) != Condition::Available {
-            self.availability.verdicts += 1;
-            cx.emit(Event::VerdictReached { upstream: self.id, condition: Condition::Available });
-        }
-        self.resolve(Condition::Away, cx);
-    }
-
-    /// The server is away: repeatable and unsent calls wait, and the link paces the probes.
-    pub(super) fn away(&mut self, why: Reason, cx: &mut Cx<'_>) {
-        self.availability.step = ProbeStep::First;
-        self.close_probed_session(cx);
-        self.unreachable(why, false, cx);
-    }
-
-    /// Records that the server is away, for a reason that needs no probe.
-    pub(super) fn note_away(&mut self, cx: &mut Cx<'_>) {
-        // The stream of a 2024-11-05 server is its own probe while it is not open.
-        let is_probed = self.http.as_ref().is_some_and(|http| http.dialect() != Dialect::Sse) || self.has_sse_stream();
-        if let (true, Some(http)) = (is_probed, &self.http) {
-            self.availability.begun_before = http.begun();
-            if !matches!(self.availability.condition, Condition::Away | Condition::NeedsLogin) {
-                cx.disarm(&mut self.availability.timer);
-                self.availability.condition = Condition::Away;
-                self.availability.verdicts += 1;
-                cx.emit(Event::VerdictReached { upstream: self.id, condition: Condition::Away });
-            }
-        }
-        // A probe opens the gate while the server is away.
-        self.gate.restart_admission();
-        // An outage is not the failure of a tool.
-        self.availability.failed.clear();
-        self.resolve(Condition::Away, cx);
-        self.answer_waiting_lists(cx);
-    }
-
-    /// Decides about the calls that wait for the verdict.
-    fn resolve(&mut self, verdict: Condition, cx: &mut Cx<'_>) {
-        let pending = self.calls.take_waiting(|call| call.pending.is_some());
-        if pending.is_empty() {
-            return;
-        }
-        for key in pending {
-            let Some(pending) = self.calls.get_mut(key).and_then(|call| call.pending.take()) else { continue };
-            match verdict {
-                Condition::Available => self.failed_while_available(key, *pending, cx),
-                _ => self.failed_while_away(key, *pending, cx),
-            }
-        }
-        self.fail_blocked(cx);
-    }
-
-    /// The server answers, so the failure belongs to the call.
-    fn failed_while_available(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
-        let PendingVerdict { evidence, why, is_refusal, .. } = pending;
-        let Some(call) = self.calls.get(key) else { return };
-        if is_refusal {
-            return self.fail(key, Cause::Refused, Outcome::Refused, why, cx);
-        }
-        let policy = call.policy(&self.config);
-        let pause = match evidence.outcome() {
-            Outcome::NotSent => backoff::unsent(&policy.reconnect, call.unsent, cx.rng),
-            _ => backoff::retry(&policy.retry, call.attempts + 1, cx.rng),
-        };
-        let not_before = self.gate.resumes_at(cx.now) + pause;
-        // It has waited for the verdict since its failure.
-        let ended = match call.state {
-            State::Waiting { not_before, .. } => not_before,
-            _ => cx.now,
-        };
-        let failed = self.failed_call(key, evidence, ended);
-        let incident = Incident::Verdict(self.availability.verdicts);
-        let goes_on = self.resend(key, evidence, not_before, why, incident, cx);
-        if let Some(failed) = failed.filter(|_| !goes_on) {
-            self.note_failed_call(&failed, cx);
-        }
-    }
-
-    /// The server is away: the call waits for it without another attempt.
-    fn failed_while_away(&mut self, key: Key, pending: PendingVerdict, cx: &mut Cx<'_>) {
-        let PendingVerdict { evidence, why, is_refusal, .. } = pending;
-        let Some(call) = self.calls.get_mut(key) else { return };
-        if evidence.outcome() != Outcome::NotSent && (is_refusal || call.grace.is_some()) {
-            // It was not processed, or it is the handshake, which may be repeated.
-            call.uncounted += 1;
-        }
-        if self.answer_pending_from_cache(key, cx) {
-            return;
-        }
-        let is_free = is_refusal || self.has_grace(key);
-        let incident = if is_free { Incident::Free } else { Incident::Verdict(self.availability.verdicts) };
-        self.resend(key, evidence, cx.now, why, incident, cx);
-    }
-
-    fn has_grace(&self, key: Key) -> bool {
-        self.calls.get(key).is_some_and(|call| call.grace.is_some())
-    }
-
-    /// Shortens the grace of a waiting handshake after a failure.
-    pub(super) fn shorten_grace(&mut self, cx: &mut Cx<'_>) {
-        let soon = cx.now + defaults::GRACE_AFTER_FAILURE;
-        for key in self.calls.keys_by_age() {
-            if let Some(call) = self.calls.get_mut(key).filter(|call| call.grace.is_some_and(|grace| grace > soon)) {
-                call.grace = Some(soon);
-                self.arm(key, cx);
-            }
-        }
-    }
-
-    /// The reason why the server is not available, for a provisional answer.
-    pub(super) fn problem(&self, now: Moment) -> Option<Reason> {
-        match self.availability.condition {
-            _ if self.gate.is_paused(now) => Some(self.gate.reason(now).into()),
-            _ if self.awaits_credential() => self.credential_wait(),
-            Condition::Available | Condition::Suspect if !self.link.has_failed() => None,
-            Condition::NeedsLogin => self.availability.why.clone(),
-            _ => Some(self.link.failure_reason()),
-        }
-    }
-}
-
-/// Returns whether a response counts as the verdict: for a handshake only a result does.
-pub(super) fn proves_availability(call: &Call, answer: &Message) -> bool {
-    call.request.op != Op::Initialize || answer.kind() == Kind::Result
-}
-
-/// A `server/discover` with the metadata of this request.
-fn discover(request: &ClientRequest) -> Option<ClientRequest> {
-    params::with_meta_of(request, "server/discover", None)
-}
+#[cfg(test)]
+mod tests;

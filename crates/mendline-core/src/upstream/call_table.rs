@@ -244,6 +244,8 @@ mod tests {
         assert_eq!((table.len(), table.of_clients(), table.in_flight()), (4, 3, 0));
         assert!(table.remove(two).is_some() && table.remove(internal).is_some());
         assert_eq!((table.waiting_keys(), table.len(), table.of_clients()), (vec![one, three], 2, 2));
+        assert!(!table.is_empty() && table.remove(one).is_some() && table.remove(three).is_some());
+        assert!(table.is_empty() && !table.any_waits());
     }
 
     #[test]

@@ -8,10 +8,10 @@
 
 use mendline_wire::Spliced;
 
-use super::Upstream;
 use super::call::{AwaitedHints, Call, Owner, SentOver, State};
 use super::outbox::Out;
 use super::retry_budget::Incident;
+use super::{Phase, Upstream};
 use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::ClientEvent;
@@ -77,7 +77,7 @@ impl Upstream {
             };
             let may_go = has_slot || call.is_some_and(Call::is_subscription);
             let is_held = call.is_some_and(|call| {
-                self.waits_for_another(call.client(), &call.request) || self.awaits_permissions(call)
+                self.waits_for_another(call.client(), &call.request) || self.is_held_for_credential(call)
             });
             // A tool at its limit does not hold back the calls of others.
             let is_admitted = call.is_none_or(|call| self.is_admitted_by_tool(call, &counts, cx.now));
@@ -256,7 +256,7 @@ impl Upstream {
             return false;
         }
         // Over HTTP each attempt of a call may have to connect; all these waits count as one.
-        let trying = call.waited_since.filter(|_| self.http.is_some() && outcome == Outcome::NotSent);
+        let trying = call.waited_since.filter(|_| self.link.connects_for_calls() && outcome == Outcome::NotSent);
         let since = trying.unwrap_or_else(|| call.waiting_since(cx.now));
         call.state = State::Waiting { since, not_before };
         if let Some((cause, in_the_way)) = self.reason_not_to_wait(key, evidence, cx.now) {
@@ -370,7 +370,7 @@ impl Upstream {
     pub(super) fn needs_person(&self, cause: Cause) -> bool {
         match cause {
             Cause::NeedsLogin => true,
-            Cause::Parked | Cause::Unavailable => !self.closing && self.link.has_failed_permanently(),
+            Cause::Parked | Cause::Unavailable => !self.is_closing() && self.link.has_failed_permanently(),
             _ => false,
         }
     }
@@ -390,7 +390,7 @@ impl Upstream {
 
     /// Closes the upstream: open calls are answered now, and the child is ended.
     pub fn close(&mut self, cx: &mut Cx<'_>) {
-        self.closing = true;
+        self.phase = Phase::Closing;
         for key in self.calls.keys_by_age() {
             self.revert_unreached(key);
             match self.calls.get(key).map(|call| (call.state, call.owner)) {
@@ -409,7 +409,7 @@ impl Upstream {
 
     /// Rejects new calls from now on.
     pub fn refuse_new_calls(&mut self) {
-        self.closing = true;
+        self.phase = Phase::Closing;
     }
 }
 

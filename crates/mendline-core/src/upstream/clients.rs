@@ -52,6 +52,8 @@ impl Level {
 #[derive(Debug)]
 struct Client {
     id: ClientId,
+    /// Mendline makes its handshake.
+    is_resumed: bool,
     level: Option<Level>,
     subscriptions: BTreeSet<String>,
 }
@@ -60,17 +62,26 @@ struct Client {
 #[derive(Debug, Default)]
 pub struct Clients {
     clients: Vec<Client>,
+    /// The number of resumed clients.
+    resumed: usize,
 }
 
 impl Clients {
-    pub fn open(&mut self, id: ClientId) {
-        self.clients.push(Client { id, level: None, subscriptions: BTreeSet::new() });
+    pub fn open(&mut self, id: ClientId, is_resumed: bool) {
+        self.resumed += usize::from(is_resumed);
+        self.clients.push(Client { id, is_resumed, level: None, subscriptions: BTreeSet::new() });
+    }
+
+    /// Returns whether Mendline makes the handshake of this client.
+    fn is_resumed(&self, id: ClientId) -> bool {
+        self.resumed > 0 && self.clients.iter().any(|client| client.id == id && client.is_resumed)
     }
 
     /// Removes a client. Returns the subscriptions that no other client has.
     pub fn close(&mut self, id: ClientId) -> Vec<String> {
         let Some(index) = self.clients.iter().position(|client| client.id == id) else { return Vec::new() };
         let gone = self.clients.remove(index);
+        self.resumed -= usize::from(gone.is_resumed);
         gone.subscriptions.into_iter().filter(|uri| !self.any_subscribes(uri)).collect()
     }
 
@@ -219,6 +230,19 @@ impl Upstream {
             && self.calls.iter().any(|(_, call)| is_out(call) && call.client().is_some_and(|other| other != client))
     }
 
+    /// Returns whether Mendline is making the handshake of this client: its calls wait for it.
+    pub(super) fn awaits_resumed_handshake(&self, client: ClientId) -> bool {
+        let is_handshake = |call: &Call| call.request.op == Op::Initialize && call.client() == Some(client);
+        self.clients.is_resumed(client) && self.calls.iter().any(|(_, call)| is_handshake(call))
+    }
+
+    /// Sends `initialized` for a client whose handshake Mendline made, before its calls.
+    pub(super) fn complete_resumed_handshake(&mut self, client: ClientId, cx: &mut Cx<'_>) {
+        if self.clients.is_resumed(client) {
+            self.complete_handshake(cx);
+        }
+    }
+
     /// Sends `initialized` for the client of the session, which has not sent it yet: the next one may call at once.
     fn complete_handshake(&mut self, cx: &mut Cx<'_>) {
         if self.session.has_initialized() {
@@ -331,7 +355,9 @@ impl Upstream {
     /// Passes a request of the server to the client whose call caused it, or declines it.
     pub(super) fn route_server_request(&mut self, link: LinkId, call: Option<Key>, message: Message, cx: &mut Cx<'_>) {
         match self.cause_of_request(call) {
-            Some(client) => cx.send_to_client(client, ClientEvent::ServerRequest { link, message }),
+            Some((client, cause)) => {
+                cx.send_to_client(client, ClientEvent::ServerRequest { link, cause, message });
+            }
             None => {
                 let why = if self.clients.is_empty() { RefusalReason::NoClient } else { RefusalReason::UnknownClient };
                 if let Some(id) = message.id().map(Id::from_raw) {
@@ -341,19 +367,27 @@ impl Upstream {
         }
     }
 
-    /// The client whose call caused a request of the server: over HTTP that of the response which carries it, else the
-    /// only one with a call in flight.
-    fn cause_of_request(&self, call: Option<Key>) -> Option<ClientId> {
-        if let Some(only) = self.clients.only() {
-            return Some(only);
+    /// The client whose call caused a request of the server, and its request: over HTTP that of the response which
+    /// carries it, else the only one in flight. Of several requests of one client, none is known to be the cause.
+    fn cause_of_request(&self, call: Option<Key>) -> Option<(ClientId, Option<Key>)> {
+        let client_request = |call: &Call| match call.owner {
+            Owner::Client { client, request } => Some((client, request)),
+            _ => None,
+        };
+        if let Some((client, request)) = call.and_then(|key| self.calls.get(key)).and_then(client_request) {
+            return Some((client, Some(request)));
         }
-        if let Some(client) = call.and_then(|key| self.calls.get(key)).and_then(Call::client) {
-            return Some(client);
+        let is_sent = |call: &Call| matches!(call.state, State::Sent(_));
+        let mut sent = self.calls.iter().filter(|(_, call)| is_sent(call)).filter_map(|(_, call)| client_request(call));
+        let Some((client, request)) = sent.next() else { return self.clients.only().map(|only| (only, None)) };
+        let mut request = Some(request);
+        for (other, _) in sent {
+            request = None;
+            if other != client {
+                return self.clients.only().map(|only| (only, None));
+            }
         }
-        let is_sent = |call: &Call| matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)));
-        let mut clients = self.calls.iter().filter(|(_, call)| is_sent(call)).filter_map(|(_, call)| call.client());
-        let first = clients.next()?;
-        clients.all(|client| client == first).then_some(first)
+        Some((client, request))
     }
 
     /// Passes the cancellation of a server's request to the client that has it.

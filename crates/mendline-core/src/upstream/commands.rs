@@ -17,24 +17,24 @@ use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event, TraceParent};
 use crate::evidence::Outcome;
 use crate::moment::Moment;
+use crate::own_tools;
 use crate::port::ClientId;
 use crate::reason::{Reason, RefusalReason};
 use crate::request::{ClientRequest, Op};
 use crate::slab::Key;
+use crate::status::UpstreamStatus;
 use crate::words::{self, Cause, Failure};
 
 impl Upstream {
     pub fn handle_command(&mut self, command: UpstreamCommand, cx: &mut Cx<'_>) {
         match command {
-            UpstreamCommand::Open { client } => {
-                self.clients.open(client);
-                self.link.note_client(cx.now);
-                // A server that is not redialed by itself waits for a call.
-                if self.http.is_none() && !self.link.waits_for_request() {
-                    self.link.open(cx);
-                }
+            UpstreamCommand::Open { client, is_resumed } => {
+                self.clients.open(client, is_resumed);
+                self.link.handle_client(cx);
             }
             UpstreamCommand::Call { client, request, call } => self.accept(client, request, call, cx),
+            // The engine answers it, because it has the status.
+            UpstreamCommand::OwnStatus { .. } => {}
             UpstreamCommand::Cancel { client, request, message } => self.cancel(client, request, &message, cx),
             UpstreamCommand::Reply { link, id, message } => {
                 match message.id_span().map(|at| Spliced::new(message.text().clone(), [(at, Patch::from(id))])) {
@@ -72,6 +72,31 @@ impl Upstream {
         }
     }
 
+    /// Answers a request about Mendline's own tool or resource, unless the server has a tool of that name.
+    pub fn answer_own_status(
+        &mut self,
+        client: ClientId,
+        request: Key,
+        call: ClientRequest,
+        status: &UpstreamStatus,
+        cx: &mut Cx<'_>,
+    ) {
+        let is_of_server = call.op == Op::CallTool && self.lists.cached_tools().any(own_tools::has_tool);
+        let answer = own_tools::answer(&call, &own_tools::describe(&self.config, status));
+        match answer.filter(|_| !is_of_server) {
+            Some(message) => {
+                cx.emit(Event::OwnStatusAnswered { upstream: self.id, client, method: call.method() });
+                cx.send_to_client(client, ClientEvent::Answer { request, message });
+            }
+            None => self.accept(client, request, call, cx),
+        }
+    }
+
+    /// Returns whether clients get Mendline's own tool and resource.
+    pub fn has_own_tools(&self) -> bool {
+        self.config.own_tools
+    }
+
     /// Handles `initialized` of a client. It is sent once in a session.
     fn handle_initialized(&mut self, client: ClientId, message: &Message, cx: &mut Cx<'_>) {
         let is_own = self.session.is_of(client) && !self.session.has_initialized();
@@ -90,7 +115,7 @@ impl Upstream {
 
     /// Accepts or rejects a call.
     pub(super) fn accept(&mut self, client: ClientId, request: Key, asked: ClientRequest, cx: &mut Cx<'_>) {
-        if self.closing {
+        if self.is_closing() {
             return self.reject(client, request, &asked, Cause::Unavailable, RefusalReason::Stopping.into(), cx);
         }
         // Only the server answers the call of a tool.
@@ -178,15 +203,15 @@ impl Upstream {
             && !probes_first
     }
 
-    /// Returns whether a request has to wait for another one: a handshake or a choice of another client, or the state
-    /// that is being restored.
+    /// Returns whether a request has to wait for another one: a handshake or a choice of another client, the handshake
+    /// that Mendline makes for a resumed client, or the state that is being restored.
     pub(super) fn waits_for_another(&self, client: Option<ClientId>, request: &ClientRequest) -> bool {
         match request.op {
             Op::Initialize => client.is_some_and(|client| self.crosses_handshake(client, request)),
             op if op.sets_state() => {
                 self.waits_for_restore(request) || client.is_some_and(|client| self.crosses_choice(client, request))
             }
-            _ => false,
+            _ => client.is_some_and(|client| self.awaits_resumed_handshake(client)),
         }
     }
 
@@ -263,7 +288,7 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) {
         // A shutdown has no end.
-        let retry_after = if self.closing { None } else { self.retry_hint(cause, asked, cx.now) };
+        let retry_after = if self.is_closing() { None } else { self.retry_hint(cause, asked, cx.now) };
         let (upstream, tool) = (self.id, self.tool_names.of(asked));
         let rejected = why.clone();
         cx.emit(Event::CallRejected { upstream, client, method: asked.method(), tool, cause, why: rejected });
@@ -293,8 +318,8 @@ impl Upstream {
         let Some(call) = self.take(key, cx) else { return };
         let sent = matches!(call.state, State::Sent(_));
         cx.emit(Event::CallCancelled { upstream: self.id, call: call.name, sent, was_out: call.is_out });
-        let by_closing = self.http.is_some() && call.request.is_modern();
-        let may_notify = sent && !by_closing && self.link.is_up() && self.session.is_open();
+        let may_notify =
+            sent && !self.link.cancels_by_abort(&call.request) && self.link.is_up() && self.session.is_open();
         if let (true, Some(at)) = (may_notify, notice.find(&["requestId"])) {
             let text = Spliced::new(notice.text().clone(), [(at, Patch::number(key.number()))]);
             self.outbox.push_text(text, Method::Cancelled, cx.ledger);

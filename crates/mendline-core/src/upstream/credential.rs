@@ -23,6 +23,8 @@
 
 mod renewal;
 
+pub(super) use renewal::is_refused_discover;
+
 use std::time::Duration;
 
 use crate::config::CredentialKind;
@@ -242,6 +244,23 @@ impl Credential {
         }
         self.wait_before_next(cx.now);
         FailedRenewal::Ended(challenge)
+    }
+
+    /// Returns whether no more requests are to be sent with the refused credential.
+    pub fn is_limited(&self) -> bool {
+        matches!(&self.state, State::Refused { why: CredentialError::FruitlessLimit { .. } })
+    }
+
+    /// Returns whether a person was asked to log in, and has not done it yet.
+    pub fn is_login_pending(&self) -> bool {
+        matches!(&self.state, State::Refused { why: CredentialError::LoginPending })
+    }
+
+    /// Allows a new renewal of the current credential, because the operator has acted.
+    pub fn allow_renewal(&mut self) {
+        self.is_renewed = false;
+        self.lacks_scope = None;
+        self.note_accepted();
     }
 
     /// Records that the server accepts what it refused before.

@@ -8,7 +8,7 @@ use crate::defaults;
 use crate::evidence::{Evidence, Outcome};
 use crate::moment::Moment;
 use crate::policy::backoff;
-use crate::reason::{HandshakeError, LossReason, Reason, RefusalReason};
+use crate::reason::{CredentialError, HandshakeError, Reason, RefusalReason};
 use crate::request::Op;
 use crate::slab::Key;
 use crate::words::{self, Cause};
@@ -33,6 +33,7 @@ impl Upstream {
             let last_failure = call.last_failure.take();
             let (cause, why) = match (last_failure, self.credential_wait()) {
                 (_, Some(why)) => (Cause::Unavailable, why),
+                _ if self.is_login_pending() => (Cause::NeedsLogin, CredentialError::LoginPending.into()),
                 _ if !self.link.is_up() || !self.session.is_open() => (Cause::Unavailable, self.link.failure_reason()),
                 (Some(why), None) => (Cause::Unavailable, why),
                 (None, None) if !self.gate.is_open(cx.now) => (Cause::RateLimited, self.gate.reason(cx.now).into()),
@@ -50,7 +51,7 @@ impl Upstream {
             self.call_is_silent(key, cx);
         } else {
             let is_clients = matches!(call.owner, Owner::Client { .. }) && call.request.op != Op::Initialize;
-            let is_held = self.http.as_ref().is_some_and(|http| http.credential.is_awaited());
+            let is_held = self.link.http().is_some_and(|http| http.credential.is_awaited());
             if is_over(call.stream.resume_at) && (is_held || (is_clients && self.availability.is_away())) {
                 // Nothing is resumed while the server is away or its credential is renewed.
                 call.stream.resume_at = Some(cx.now + defaults::RESUME_WAIT);
@@ -110,7 +111,7 @@ impl Upstream {
         let is_handshake = call.request.op == Op::Initialize;
         let after = cx.now.since(call.attempt_started);
         let why = if is_handshake { HandshakeError::TimedOut.into() } else { Reason::TimedOut { after: Some(after) } };
-        if self.http.is_none() && is_handshake {
+        if self.link.can_be_restarted() && is_handshake {
             self.session.lose();
             // The exit of the child settles the call; its deadline and its grace can come before.
             if let Some(call) = self.calls.get_mut(key) {
@@ -141,22 +142,23 @@ impl Upstream {
 
     /// Returns why a call has not been sent yet.
     fn why_unsent(&self, call: &Call) -> Reason {
-        let (is_open, over_http) = (self.is_open(), self.http.is_some());
+        let is_open = self.is_open();
         match &call.last_failure {
             _ if self.awaits_credential() => self.credential_wait().unwrap_or(RefusalReason::CredentialRenewal.into()),
-            _ if !is_open && (!over_http || self.link.has_failed()) => self.link.failure_reason(),
-            Some(why) => why.clone(),
-            None if over_http && (!is_open || call.state == State::Queued) => LossReason::NotConnected.into(),
-            None if call.state == State::Queued => RefusalReason::NotRead.into(),
-            None => RefusalReason::NoSlot.into(),
+            last_failure => match (self.link.closed_reason().filter(|_| !is_open), last_failure) {
+                (Some(why), _) => why,
+                (None, Some(why)) => why.clone(),
+                (None, None) if !is_open || call.state == State::Queued => self.link.queued_reason(),
+                (None, None) => RefusalReason::NoSlot.into(),
+            },
         }
     }
 
     /// Cancels a call on the server, by the rules of its era: over HTTP a modern call is cancelled by aborting its
     /// exchange.
     pub(super) fn cancel_upstream(&mut self, key: Key, reason: &str, cx: &mut Cx<'_>) {
-        let by_closing = self.http.is_some() && self.calls.get(key).is_some_and(|call| call.request.is_modern());
-        if self.link.is_up() && self.session.is_open() && !by_closing {
+        let is_aborted = self.calls.get(key).is_some_and(|call| self.link.cancels_by_abort(&call.request));
+        if self.link.is_up() && self.session.is_open() && !is_aborted {
             let text = Spliced::whole(words::cancelled(&Id::number(key.number()), reason));
             self.outbox.push_text(text, Method::Cancelled, cx.ledger);
         }

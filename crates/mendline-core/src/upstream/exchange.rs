@@ -3,12 +3,15 @@
 //! An exchange collects facts. When it ends without the expected answer, [`judge`] turns the facts into a verdict. It
 //! is one total function over every status, every kind of end and every amount written.
 
+mod page;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mendline_wire::{Message, Method, Spliced};
 
+pub use self::page::first_words;
 use crate::defaults;
 use crate::evidence::{Evidence, Reply, proves_refusal};
 use crate::list_cache::error_code;
@@ -332,57 +335,10 @@ fn status_reason(status: u16, exchange: &Exchange) -> Reason {
     Reason::Status { status, body, not_json: exchange.content == Content::Other }
 }
 
-/// The first words of a body that is not JSON-RPC: the title of an HTML page, else its text without tags. Secrets are
-/// redacted before the text is cut; a word that the byte limit cuts is left out.
-pub fn first_words(body: &[u8], quote: &dyn Quote) -> Option<String> {
-    let mut beginning = &body[..body.len().min(defaults::PAGE_BYTES)];
-    if beginning.len() < body.len() {
-        let end = beginning.iter().rposition(u8::is_ascii_whitespace).unwrap_or_default();
-        beginning = &beginning[..end];
-    }
-    let text = String::from_utf8_lossy(beginning);
-    let text = title_of(&text).map_or_else(|| without_tags(&text), str::to_owned);
-    let text = quote.quote(text.as_bytes(), defaults::PAGE_BYTES);
-    let mut words = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
-        let space = usize::from(!words.is_empty());
-        if words.chars().count() + space + word.chars().count() > defaults::PAGE_WORDS {
-            words.push('…');
-            break;
-        }
-        words.extend(std::iter::repeat_n(' ', space));
-        words.push_str(word);
-    }
-    Some(words).filter(|words| words.chars().any(char::is_alphanumeric))
-}
-
-fn title_of(page: &str) -> Option<&str> {
-    let lower = page.to_ascii_lowercase();
-    let begin = lower.find("<title")?;
-    let begin = begin + lower[begin..].find('>')? + 1;
-    let end = begin + lower[begin..].find("</title")?;
-    Some(page[begin..end].trim()).filter(|title| !title.is_empty())
-}
-
-fn without_tags(page: &str) -> String {
-    if !page.trim_start().starts_with('<') {
-        return page.to_owned();
-    }
-    let mut text = String::new();
-    for piece in page.split('<').skip(1) {
-        if let Some((_, after)) = piece.split_once('>') {
-            text.push_str(after);
-            text.push(' ');
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::evidence::Outcome;
-    use crate::quote::Unredacted;
     use crate::reason::{ConnectError, CutReason, RefusalReason};
 
     fn ended(status: Option<u16>, content: Content) -> Exchange {
@@ -477,23 +433,6 @@ mod tests {
                 false => assert_eq!(outcome(&verdict), Some(Outcome::Unknown), "{status}"),
             }
         }
-    }
-
-    #[test]
-    fn t01_first_words_of_a_page_are_title_or_text() {
-        let page =
-            b"<!DOCTYPE html><html><head><Title lang=en> 503 Service\n Unavailable </title></head><body>x</body>";
-        assert_eq!(first_words(page, &Unredacted).as_deref(), Some("503 Service Unavailable"));
-        assert_eq!(first_words(b"<h1>Bad</h1>\r\n<p>gateway</p>", &Unredacted).as_deref(), Some("Bad gateway"));
-        assert_eq!(
-            first_words(b"upstream \x1b connect\terror", &Unredacted).as_deref(),
-            Some("upstream connect error")
-        );
-        assert_eq!(first_words(b"  \n", &Unredacted), None);
-        assert_eq!(first_words(b"<<<>>>", &Unredacted), None);
-        let long = "word ".repeat(200);
-        let words = first_words(long.as_bytes(), &Unredacted).unwrap();
-        assert!(words.ends_with('…') && words.chars().count() <= defaults::PAGE_WORDS + 1, "{words}");
     }
 
     #[test]

@@ -456,10 +456,7 @@ impl Upstream {
             return;
         }
         cx.emit(Event::Resumed { upstream: self.id });
-        self.link.release();
-        if self.http.is_none() && !self.clients.is_empty() {
-            self.link.open(cx);
-        }
+        self.link.release(!self.clients.is_empty(), cx);
         // Its connection was not tested while it was isolated.
         self.watch(cx);
     }

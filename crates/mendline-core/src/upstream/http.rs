@@ -52,6 +52,7 @@ use super::call::{Call, Owner, SentOver, State};
 use super::credential::Credential;
 use super::exchange::{Exchange, OneWay, Purpose};
 use super::internal::InternalRequest;
+use super::link::{Link, Supervisor};
 use super::outbox::Out;
 use crate::config::{CredentialKind, Dialect};
 use crate::cx::{Alarm, Cx};
@@ -63,9 +64,10 @@ use crate::request::Op;
 use crate::slab::Key;
 use crate::timers::TimerId;
 
-/// The HTTP state of an upstream.
+/// The link to a server over HTTP.
 #[derive(Debug)]
-pub struct Http {
+pub struct HttpLink {
+    supervisor: Supervisor,
     upstream: UpstreamId,
     /// The configured and the detected transport.
     configured: Dialect,
@@ -117,9 +119,11 @@ enum CloseState {
     ClosingSession,
 }
 
-impl Http {
-    pub fn new(upstream: UpstreamId, dialect: Dialect, credential: CredentialKind) -> Self {
-        Http {
+impl HttpLink {
+    pub fn new(supervisor: Supervisor, dialect: Dialect, credential: CredentialKind) -> Self {
+        let upstream = supervisor.id().upstream;
+        HttpLink {
+            supervisor,
             upstream,
             configured: dialect,
             dialect,
@@ -157,9 +161,22 @@ impl Http {
         (self.refused_one_way, self.sse_challenged) = (Vec::new(), None);
     }
 
-    /// The transport that is used.
-    pub fn dialect(&self) -> Dialect {
-        self.dialect
+    pub fn supervisor(&self) -> &Supervisor {
+        &self.supervisor
+    }
+
+    pub fn supervisor_mut(&mut self) -> &mut Supervisor {
+        &mut self.supervisor
+    }
+
+    /// Returns whether the transport is legacy SSE.
+    pub fn is_sse(&self) -> bool {
+        self.dialect == Dialect::Sse
+    }
+
+    /// Returns whether the transport is legacy SSE with an open SSE stream.
+    pub fn has_sse_stream(&self) -> bool {
+        self.is_sse() && self.sse_stream().is_some()
     }
 
     /// The number of exchanges begun so far.
@@ -248,8 +265,8 @@ impl Http {
 impl Upstream {
     /// Starts the only probe of an upstream over HTTP that is not up.
     pub(super) fn start_probe(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
-        if self.link.state() != LinkState::Dialing || http.credential.is_awaited() {
+        let Link::Http(http) = &mut self.link else { return };
+        if http.supervisor.state() != LinkState::Dialing || http.credential.is_awaited() {
             return;
         }
         if http.dialect == Dialect::Sse {
@@ -266,7 +283,7 @@ impl Upstream {
             // The stream is open, but POSTs failed: a ping shows whether they work again.
         }
         let slots = if self.availability.is_away() { FreeSlots::NONE } else { http.free_slots() };
-        let Some(http) = &self.http else { return };
+        let Link::Http(http) = &self.link else { return };
         if http.is_probing()
             || self.handshake_in_flight()
             || self.probe_in_flight()
@@ -292,7 +309,7 @@ impl Upstream {
         let counts = self.counts_by_tool();
         let is_admitted = |call: &Call| self.is_admitted_by_tool(call, &counts, cx.now);
         // A call that waits for a verdict or for hints is not to be sent again yet, perhaps never.
-        let is_decided = |call: &Call| !call.is_undecided() && !self.awaits_permissions(call);
+        let is_decided = |call: &Call| !call.is_undecided() && !self.is_held_for_credential(call);
         let first = self.calls.waiting().find(|(_, call)| is_decided(call) && is_admitted(call)).map(|(key, _)| key);
         if self.calls.any_waits() && !self.calls.waiting().any(|(_, call)| is_decided(call)) {
             // None of them can be the probe.
@@ -325,7 +342,7 @@ impl Upstream {
     /// Makes exchanges of the queued messages, within their limits.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
         while !self.outbox.is_empty() {
-            let Some(http) = &self.http else { return };
+            let Link::Http(http) = &self.link else { return };
             if http.credential.is_awaited() {
                 return self.requeue_unsent(cx);
             }
@@ -367,7 +384,7 @@ impl Upstream {
     }
 
     fn post_call(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
+        let (Link::Http(http), Some(call)) = (&mut self.link, self.calls.get_mut(key)) else { return };
         if call.request.op == Op::Initialize {
             http.session.begin();
         }
@@ -410,7 +427,7 @@ impl Upstream {
     /// Drops the exchange of a call that is over. In the modern era aborting it cancels the call; in the legacy era a
     /// notification has cancelled it.
     pub(super) fn drop_exchange(&mut self, key: Key, cx: &mut Cx<'_>) {
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.abort_where(|purpose| *purpose == Purpose::Call(key), cx);
         }
     }
@@ -427,7 +444,7 @@ impl Upstream {
 
     /// Returns whether a sent call has no connection yet.
     pub(super) fn is_unreached(&self, key: Key) -> bool {
-        let Some(http) = &self.http else { return false };
+        let Link::Http(http) = &self.link else { return false };
         let carries = |exchange: &&Exchange| exchange.purpose == Purpose::Call(key);
         let is_unreached = |exchange: &Exchange| !exchange.reached && !exchange.resumes;
         http.exchanges.values().map(|exchange| &**exchange).find(carries).is_some_and(is_unreached)
@@ -436,18 +453,18 @@ impl Upstream {
     /// Closes the HTTP side. Notifications in flight, such as cancellations, may finish first, within a time limit;
     /// then the SSE stream and the session are closed.
     pub(super) fn close_http(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.release(cx);
         http.drop_look(cx);
         cx.disarm(&mut http.orphans_timer);
         cx.disarm(&mut http.one_way_timer);
         self.end_notices(cx);
         self.withdraw_server_requests(cx);
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.abort_where(|purpose| !matches!(purpose, Purpose::OneWay | Purpose::SseStream), cx);
         http.close_state = CloseState::Flushing;
         self.close_session(cx);
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         if http.open() > 0 {
             http.close_session = cx.wake_in(defaults::CLOSE_SESSION, Alarm::Close(self.id));
         }
@@ -455,7 +472,7 @@ impl Upstream {
 
     /// Aborts the remaining exchanges and ends the session, once the notifications are sent.
     fn close_session(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let has_pending = || http.exchanges.values().any(|it| it.purpose == Purpose::OneWay);
         if http.close_state != CloseState::Flushing || has_pending() {
             return;
@@ -471,7 +488,7 @@ impl Upstream {
 
     /// Aborts everything: the server did not accept the last messages in time.
     pub fn handle_close_timer(&mut self, cx: &mut Cx<'_>) {
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.close_state = CloseState::ClosingSession;
             http.abort_where(|_| true, cx);
         }

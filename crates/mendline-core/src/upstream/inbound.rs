@@ -118,6 +118,9 @@ impl Upstream {
                     took: cx.now.since(call.arrived),
                     attempt_took: cx.now.since(call.attempt_started),
                 });
+                if call.request.op == Op::Initialize && !is_error {
+                    self.complete_resumed_handshake(client, cx);
+                }
                 cx.send_to_client(client, ClientEvent::Answer { request, message });
             }
         }
@@ -158,12 +161,11 @@ impl Upstream {
     /// Records an answer. An answer that only reports a dead connection comes from a bridge without its server: it is
     /// no sign of health, and after a few of these the child is replaced. Over HTTP nothing could be replaced.
     fn note_answer(&mut self, key: Key, answer: &Message, cx: &mut Cx<'_>) {
-        self.ever_answered = true;
         let is_served = self
             .calls
             .get(key)
             .is_some_and(|call| matches!(call.owner, Owner::Client { .. }) && call.request.op != Op::Initialize);
-        if self.http.is_none() && reports_dead_connection(answer) {
+        if self.link.can_be_restarted() && reports_dead_connection(answer) {
             self.dead_connection_answers += 1;
             self.link.note_unhealthy();
         } else {

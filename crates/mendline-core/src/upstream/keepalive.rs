@@ -8,77 +8,33 @@
 //! call would miss it, and the call has its own deadline. When that deadline passes in silence, the connection is
 //! tested at once, that of a child even while other calls are in flight. The modern era has no `ping`; nothing is sent there.
 
+mod idle_test;
+
 use bytes::Bytes;
 use mendline_wire::Message;
 
+pub use self::idle_test::KeepAlive;
+use self::idle_test::Miss;
 use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::internal::InternalRequest;
 use super::link::EndedBy;
-use crate::cx::{Alarm, Cx};
+use crate::cx::Cx;
 use crate::defaults;
-use crate::moment::Moment;
 use crate::reason::{LossReason, Reason};
 use crate::request::ClientRequest;
-use crate::timers::TimerId;
-
-/// The keep-alive state of a link.
-#[derive(Debug)]
-pub struct KeepAlive {
-    timer: Option<TimerId>,
-    last_received: Moment,
-    /// The time of the last test.
-    tested: Option<Moment>,
-    /// A test was requested too soon after the last one.
-    suspected: bool,
-    misses: u32,
-    /// A call reached its deadline, and nothing came since it was sent: the other calls may be lost, too.
-    is_overdue: bool,
-}
-
-impl KeepAlive {
-    pub fn new() -> Self {
-        KeepAlive {
-            timer: None,
-            last_received: Moment::ZERO,
-            tested: None,
-            suspected: false,
-            misses: 0,
-            is_overdue: false,
-        }
-    }
-
-    /// Records a received message.
-    pub fn note_received(&mut self, now: Moment) {
-        self.last_received = now;
-        self.is_overdue = false;
-    }
-
-    /// Records a call that reached its deadline and was sent at this time.
-    pub fn note_deadline(&mut self, sent: Moment) {
-        self.is_overdue |= self.last_received <= sent;
-    }
-
-    /// Records an answered ping.
-    pub fn note_answer(&mut self) {
-        self.misses = 0;
-    }
-}
 
 impl Upstream {
     /// Arms the timer, if the connection can be tested.
     pub(super) fn watch(&mut self, cx: &mut Cx<'_>) {
-        if let (None, true, Some(policy)) =
-            (self.keep_alive.timer, self.session.is_initialized(), self.config.keep_alive)
-        {
-            self.keep_alive.timer =
-                cx.timers.arm(self.keep_alive.last_received + policy.interval, Alarm::KeepAlive(self.id));
+        if let (true, Some(policy)) = (self.session.is_initialized(), self.config.keep_alive) {
+            self.keep_alive.watch(policy.interval, cx);
         }
     }
 
     /// Rearms the timer for a new policy.
     pub(super) fn restart_watch(&mut self, cx: &mut Cx<'_>) {
-        cx.disarm(&mut self.keep_alive.timer);
+        self.keep_alive.unwatch(cx);
         self.watch(cx);
     }
 
@@ -87,24 +43,19 @@ impl Upstream {
         if !self.can_be_tested() || self.is_busy() || self.gate.is_paused(cx.now) {
             return;
         }
-        match self.keep_alive.tested.map(|tested| tested + defaults::KEEP_ALIVE_PAUSE) {
-            Some(soon) if soon > cx.now => {
-                self.keep_alive.suspected = true;
-                cx.disarm(&mut self.keep_alive.timer);
-                self.keep_alive.timer = cx.timers.arm(soon, Alarm::KeepAlive(self.id));
-            }
-            _ => self.ping(cx),
+        if self.keep_alive.request_test(cx) {
+            self.ping(cx);
         }
     }
 
     fn can_be_tested(&self) -> bool {
-        let waits_for_request = self.closing || self.gate.is_isolated();
+        let waits_for_request = self.is_closing() || self.gate.is_isolated();
         self.config.keep_alive.is_some() && self.link.is_up() && self.session.is_initialized() && !waits_for_request
     }
 
     /// Returns whether the server may be too busy to answer a ping.
     fn is_busy(&self) -> bool {
-        let is_overdue = self.keep_alive.is_overdue && self.http.is_none();
+        let is_overdue = self.keep_alive.is_overdue() && self.link.is_one_pipe();
         self.has_calls_in_flight() && !is_overdue
     }
 
@@ -117,32 +68,24 @@ impl Upstream {
 
     /// Handles the timer: tests a silent or suspected connection.
     pub fn handle_keep_alive(&mut self, cx: &mut Cx<'_>) {
-        self.keep_alive.timer = None;
+        self.keep_alive.note_timer();
         let Some(policy) = self.config.keep_alive else { return };
         if !self.can_be_tested() {
             // The first answer on the next link arms the timer again.
             return;
         }
-        let suspected = std::mem::take(&mut self.keep_alive.suspected);
-        let wanted_at = if suspected { cx.now } else { self.keep_alive.last_received + policy.interval };
-        // It may have been tested for another reason meanwhile.
-        let due = self.keep_alive.tested.map_or(wanted_at, |tested| wanted_at.max(tested + defaults::KEEP_ALIVE_PAUSE));
-        let next = if self.is_busy() || self.gate.is_paused(cx.now) {
-            cx.now + policy.interval
-        } else if due > cx.now {
-            self.keep_alive.suspected = suspected;
-            due
-        } else {
+        let may_test = !self.is_busy() && !self.gate.is_paused(cx.now);
+        let next = self.keep_alive.postponed_to(policy.interval, may_test, cx.now);
+        if next.is_none() {
             self.ping(cx);
-            cx.now + policy.interval
-        };
-        self.keep_alive.timer = cx.timers.arm(next, Alarm::KeepAlive(self.id));
+        }
+        self.keep_alive.plan(next.unwrap_or(cx.now + policy.interval), cx);
     }
 
     /// Sends a ping, unless one is in flight.
     pub(super) fn ping(&mut self, cx: &mut Cx<'_>) {
         if let (Some(ping), false) = (ping(), self.runs(InternalRequest::Ping)) {
-            self.keep_alive.tested = Some(cx.now);
+            self.keep_alive.note_test(cx.now);
             self.send_internal(InternalRequest::Ping, ping, cx);
         }
     }
@@ -150,20 +93,12 @@ impl Upstream {
     /// Handles a ping without an answer: late or lost.
     pub(super) fn ping_missed(&mut self, cx: &mut Cx<'_>) {
         let Some(policy) = self.config.keep_alive else { return };
-        if !self.link.is_up() || cx.now.since(self.keep_alive.last_received) < policy.timeout {
-            // The link is down already, or another message arrived meanwhile.
+        // The link may be down already.
+        if !self.link.is_up() || self.keep_alive.handle_miss(policy.timeout, cx) != Miss::Dead {
             return;
         }
-        self.keep_alive.misses += 1;
-        if self.keep_alive.misses < defaults::KEEP_ALIVE_MISSES {
-            self.keep_alive.suspected = true;
-            cx.disarm(&mut self.keep_alive.timer);
-            self.keep_alive.timer = cx.wake_in(defaults::KEEP_ALIVE_PAUSE, Alarm::KeepAlive(self.id));
-            return;
-        }
-        self.keep_alive.misses = 0;
         let why = Reason::from(LossReason::Unresponsive { pings: defaults::KEEP_ALIVE_MISSES });
-        if self.http.is_some() && !self.has_sse_stream() {
+        if self.link.outlives_connections() {
             // A session over HTTP does not depend on one connection.
             return self.unreachable(why, false, cx);
         }

@@ -6,14 +6,15 @@
 //! - [`commands`]: commands of clients; [`clients`]: what several clients share;
 //! - [`inbound`]: messages of the server;
 //! - [`http`]: HTTP exchanges;
-//! - [`availability`]: the condition of the server; [`credential`]: its credential;
+//! - [`outage`], [`probing`] and [`login`]: what follows from the condition of the server; [`credential`]: its
+//!   credential;
 //! - [`gate`]: admission of calls; [`health`]: signs of health; [`pace`]: scheduling;
 //! - [`calls`]: queueing, sending, retries and failures of calls; [`deadlines`]: their timers;
 //! - [`internal`]: internal requests, for [`resync`] of lists after an outage and for [`keepalive`];
 //! - [`startup`]: answers from the cache while the server is not ready;
 //! - [`announce`]: notifications about reconnects;
 //! - [`reconfigure`]: changes of the configuration;
-//! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`], [`list_sync`],
+//! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`], [`availability`], [`list_sync`],
 //!   [`retry_budget`].
 
 mod announce;
@@ -35,8 +36,11 @@ mod internal;
 mod keepalive;
 mod link;
 mod list_sync;
+mod login;
+mod outage;
 mod outbox;
 mod pace;
+mod probing;
 mod reconcile;
 mod reconfigure;
 mod resync;
@@ -55,7 +59,6 @@ use self::call_table::CallTable;
 use self::clients::Clients;
 use self::gate::Gate;
 use self::hints::Hints;
-use self::http::Http;
 use self::internal::InternalRequest;
 use self::keepalive::KeepAlive;
 use self::link::{EndedBy, Link};
@@ -64,7 +67,7 @@ use self::outbox::{ByteRange, Outbox};
 use self::retry_budget::RetryBudget;
 use self::session::Session;
 use self::silence::Silence;
-use crate::config::{Transport, UpstreamConfig};
+use crate::config::UpstreamConfig;
 use crate::cx::Cx;
 use crate::defaults;
 use crate::dispatch::ClientEvent;
@@ -87,8 +90,6 @@ pub struct Upstream {
     session: Session,
     calls: CallTable,
     outbox: Outbox,
-    /// The HTTP state, for that transport.
-    http: Option<Http>,
     tools: Tools,
     lists: ListSync,
     tool_names: ToolNames,
@@ -101,13 +102,17 @@ pub struct Upstream {
     gate: Gate,
     hints: Hints,
     silence: Silence,
-    ever_answered: bool,
-    /// The server has required a login.
-    wants_login: bool,
+    phase: Phase,
+}
+
+/// The phase in the life of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// The target has changed, and the server is replaced as soon as no call is in flight.
+    ReplaceDue,
     /// New calls are rejected.
-    closing: bool,
-    /// The target has changed, and the server is not replaced yet.
-    replace_due: bool,
+    Closing,
 }
 
 impl Upstream {
@@ -116,11 +121,7 @@ impl Upstream {
         Upstream {
             id,
             clients: Clients::default(),
-            link: Link::new(id, config.reconnect.clone(), config.transport),
-            http: match config.transport {
-                Transport::Child => None,
-                Transport::Http(dialect) => Some(Http::new(id, dialect, config.credential)),
-            },
+            link: Link::new(id, &config),
             tools: Tools::new(&config.tools),
             gate: Gate::new(&config),
             config,
@@ -129,17 +130,14 @@ impl Upstream {
             outbox: Outbox::default(),
             lists: ListSync::default(),
             tool_names: ToolNames::default(),
-            keep_alive: KeepAlive::new(),
+            keep_alive: KeepAlive::new(id),
             last_announcement: Announcement::default(),
             dead_connection_answers: 0,
             retries: RetryBudget::new(),
-            availability: Availability::default(),
+            availability: Availability::new(id),
             hints: Hints::default(),
             silence: Silence::default(),
-            ever_answered: false,
-            wants_login: false,
-            closing: false,
-            replace_due: false,
+            phase: Phase::Serving,
         }
     }
 
@@ -154,7 +152,14 @@ impl Upstream {
 
     /// Records a line of the child's stderr.
     pub fn handle_stderr(&mut self, line: &[u8], cx: &Cx<'_>) {
-        self.link.note_stderr(&cx.quote.quote(line, defaults::STDERR_LINE));
+        if let Link::Child(child) = &mut self.link {
+            child.note_stderr(&cx.quote.quote(line, defaults::STDERR_LINE));
+        }
+    }
+
+    /// Returns whether new calls are rejected.
+    fn is_closing(&self) -> bool {
+        self.phase == Phase::Closing
     }
 
     /// Calls of clients, accepted and not answered.
@@ -191,9 +196,9 @@ impl Upstream {
 
     /// The overall result, for the exit code.
     pub fn ending(&self) -> Ending {
-        if self.ever_answered {
+        if self.link.has_ever_answered() {
             Ending::Ready
-        } else if self.wants_login {
+        } else if self.availability.wants_login() {
             Ending::NeedsLogin
         } else if self.link.has_failed() {
             Ending::NeverReady
@@ -214,7 +219,8 @@ impl Upstream {
             return;
         }
         self.outbox.reset(cx.ledger);
-        self.link.handle_spawned(pid, cx);
+        let Link::Child(child) = &mut self.link else { return };
+        child.handle_spawned(pid, cx);
         if !self.link.is_up() {
             return;
         }
@@ -228,9 +234,9 @@ impl Upstream {
     }
 
     pub fn handle_spawn_failed(&mut self, link: LinkId, why: &SpawnError, cx: &mut Cx<'_>) {
-        if self.link.current() == Some(link) {
-            let called = self.calls.any_waits();
-            self.link.handle_spawn_failed(why, called, cx);
+        let Link::Child(child) = &mut self.link else { return };
+        if child.current() == Some(link) {
+            child.handle_spawn_failed(why, self.calls.any_waits(), cx);
             self.shorten_grace(cx);
         }
     }
@@ -245,7 +251,9 @@ impl Upstream {
         }
         // The link first: waiting calls shorten the next dial, and its reason is theirs.
         let called = self.open_calls() > 0;
-        self.link.handle_exited(how, called, cx);
+        let Link::Child(child) = &mut self.link else { return };
+        child.handle_exited(how, called, cx);
+        self.availability.handle_exit();
         self.outbox.reset(cx.ledger);
         self.lose_calls(|range| range.written(accepted), cx);
         self.answer_waiting_lists(cx);
@@ -283,7 +291,7 @@ impl Upstream {
 
     /// Ends the link: a child by the shutdown sequence, an SSE stream by closing it.
     fn drain_link(&mut self, why: Reason, ended_by: EndedBy, cx: &mut Cx<'_>) {
-        if self.http.is_some() && self.link.state() == LinkState::Dialing {
+        if self.link.is_being_probed() {
             // The probe has failed.
             self.unreachable(why, false, cx);
         } else {
@@ -304,11 +312,15 @@ impl Upstream {
             return;
         }
         cx.emit(Event::ReconnectRequested { upstream: self.id });
+        if let Link::Http(http) = &mut self.link {
+            http.credential.allow_renewal();
+        }
         if self.link.is_up() {
             self.drain_link(LossReason::Requested.into(), EndedBy::Us, cx);
         } else {
             self.link.reconnect(cx);
         }
+        self.probe_login(cx);
     }
 
     /// Redials what is lost and tests what is up, after a resume or a network change.
@@ -319,7 +331,7 @@ impl Upstream {
 
     /// Stopped, with nothing left.
     pub fn is_over(&self) -> bool {
-        self.link.is_over() && self.http.as_ref().is_none_or(|http| http.open() == 0)
+        self.link.is_over()
     }
 
     fn replay(&mut self, handshake: ClientRequest, cx: &mut Cx<'_>) {

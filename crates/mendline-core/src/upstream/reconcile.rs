@@ -4,13 +4,13 @@
 //! as sending the calls that may be sent now, is done here, once after the handler, in one order. So no handler can
 //! forget it.
 
-use super::Upstream;
+use super::{Phase, Upstream};
 use crate::cx::Cx;
 
 impl Upstream {
     /// Does what follows from the state. The conditions say when a step can have something to do.
     pub fn reconcile(&mut self, cx: &mut Cx<'_>) {
-        if self.replace_due {
+        if self.phase == Phase::ReplaceDue {
             self.replace_when_idle(cx);
         }
         self.give_up_if_parked(cx);
@@ -20,9 +20,7 @@ impl Upstream {
         if !self.config.reconnect.silent {
             self.announce(cx);
         }
-        if self.http.is_some() {
-            self.start_probe(cx);
-        }
+        self.start_probe(cx);
         if self.gate.probes_first() {
             self.probe_after_pause(cx);
         }
@@ -30,8 +28,6 @@ impl Upstream {
         if self.lists.take_may_read() {
             self.resync_lists(cx);
         }
-        if self.http.is_some() {
-            self.pump(cx);
-        }
+        self.pump(cx);
     }
 }

@@ -13,23 +13,18 @@
 
 use std::sync::Arc;
 
-use super::call::State;
-use super::link::EndedBy;
-use super::{Upstream, bounded};
-use crate::config::{Transport, UpstreamConfig};
+use super::{Phase, Upstream, bounded};
+use crate::config::UpstreamConfig;
 use crate::cx::Cx;
-use crate::event::{Event, LinkState, Replacement};
-use crate::evidence::Outcome;
+use crate::event::{Event, Replacement};
 use crate::port::{Change, Output};
-use crate::reason::LossReason;
-use crate::slab::Key;
 
 impl Upstream {
     /// Applies a new configuration.
     pub fn reconfigure(&mut self, config: UpstreamConfig, change: Change, cx: &mut Cx<'_>) {
         let mut config = bounded(config);
         config.name.clone_from(&self.config.name);
-        if (config.transport == Transport::Child) != (self.config.transport == Transport::Child) {
+        if !self.link.is_kind_of(config.transport) {
             config.transport = self.config.transport;
         }
         let replacement = self.replacement(&config, change);
@@ -48,7 +43,9 @@ impl Upstream {
         if !is_watched_alike {
             self.restart_watch(cx);
         }
-        self.replace_due |= replacement == Some(Replacement::WhenIdle);
+        if replacement == Some(Replacement::WhenIdle) && !self.is_closing() {
+            self.phase = Phase::ReplaceDue;
+        }
         if replacement == Some(Replacement::AtOnce) {
             self.replace(cx);
         }
@@ -61,8 +58,8 @@ impl Upstream {
             return None;
         }
         // The stream of a 2024-11-05 server carries the answers to its calls.
-        let needs_login = self.http.is_some() && self.availability.needs_login() && !self.has_sse_stream();
-        let is_login = needs_login && self.config.place == config.place && !self.closing;
+        let needs_login = self.availability.needs_login() && !self.has_sse_stream();
+        let is_login = needs_login && self.config.place == config.place && !self.is_closing();
         Some(if is_login || self.can_be_replaced() { Replacement::AtOnce } else { Replacement::WhenIdle })
     }
 
@@ -75,51 +72,17 @@ impl Upstream {
 
     /// Returns whether no call is in flight. A child that is being started is ended once it runs.
     fn can_be_replaced(&self) -> bool {
-        let is_starting = self.http.is_none() && self.link.state() == LinkState::Dialing;
-        !self.closing && self.calls.in_flight() == 0 && !is_starting
+        !self.is_closing() && self.calls.in_flight() == 0 && !self.link.is_starting()
     }
 
     fn replace(&mut self, cx: &mut Cx<'_>) {
-        self.replace_due = false;
+        self.phase = Phase::Serving;
         cx.emit(Event::ServerReplaced { upstream: self.id });
-        if self.http.is_some() {
-            self.leave_origin(cx);
-        }
+        self.leave_origin(cx);
         self.lists.reset_cache();
         cx.output(Output::ReplaceTransport { upstream: self.id });
         self.link.reset(cx);
         self.availability.reset(cx);
         self.gate.end_admission();
-        if self.http.is_none() {
-            self.drain_link(LossReason::ConfigurationChanged.into(), EndedBy::Us, cx);
-        }
-    }
-
-    /// Drops the state of the old origin: its session, its streams and its detected properties. Subscriptions are
-    /// opened again at the new one.
-    fn leave_origin(&mut self, cx: &mut Cx<'_>) {
-        let is_open_subscription = |key: &Key| {
-            let call = self.calls.get(*key);
-            call.is_some_and(|call| call.is_subscription() && matches!(call.state, State::Sent(_)))
-        };
-        let open_subscriptions: Vec<Key> = self.calls.keys_by_age().into_iter().filter(is_open_subscription).collect();
-        self.drop_sse_stream(cx);
-        self.forget_session(cx);
-        self.drop_probes(cx);
-        for key in open_subscriptions {
-            self.drop_exchange(key, cx);
-            self.disarm(key, cx);
-            if let Some(call) = self.calls.get_mut(key) {
-                call.worst_outcome = call.worst_outcome.max(Outcome::Unknown);
-            }
-            // A new key, as for every call that is sent again.
-            if let Some(key) = self.calls.rename(key) {
-                self.requeue(key, cx);
-            }
-        }
-        if let (Some(http), Transport::Http(dialect)) = (&mut self.http, self.config.transport) {
-            http.drop_look(cx);
-            http.reset(dialect, self.config.credential);
-        }
     }
 }

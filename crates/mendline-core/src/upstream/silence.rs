@@ -8,65 +8,26 @@
 //! Each byte of its response begins the time again: the head, an event, a comment, a part of the body. A call that runs
 //! for long is not silent either: the limit is twice the longest answer of its tool so far.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+mod pings;
 
 use mendline_wire::{Id, Method, Spliced};
 
+pub use self::pings::Silence;
 use super::Upstream;
 use super::call::{Call, FirstTry, Owner, State};
 use super::exchange::Purpose;
-use super::http::{Http, params};
+use super::http::params;
 use super::internal::InternalRequest;
 use super::keepalive::ping;
 use super::retry_budget::Incident;
-use crate::config::Dialect;
-use crate::cx::{Alarm, Cx};
-use crate::defaults;
-use crate::event::{Event, ToolName};
+use crate::cx::Cx;
+use crate::event::Event;
 use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::reason::Reason;
 use crate::request::Op;
 use crate::slab::Key;
-use crate::timers::TimerId;
 use crate::words;
-
-/// The pings on behalf of silent calls, and the durations of slow tools.
-#[derive(Debug, Default)]
-pub struct Silence {
-    timer: Option<TimerId>,
-    /// Pings without an answer in a row.
-    missed: u32,
-    /// The time at which the retry budget was charged for the silent calls.
-    charged: Option<Moment>,
-    /// The longest answers of tools that are slower than half of the usual limit.
-    longest: BTreeMap<ToolName, Duration>,
-}
-
-impl Silence {
-    /// Records the duration of an answered attempt.
-    pub fn note_answer(&mut self, tool: Option<&ToolName>, took: Duration) {
-        if took * 2 < defaults::SILENCE {
-            return;
-        }
-        if let Some(tool) = tool
-            && (self.longest.contains_key(tool) || self.longest.len() < defaults::TOOL_BREAKERS)
-        {
-            let longest = self.longest.entry(tool.clone()).or_default();
-            *longest = took.max(*longest);
-        }
-    }
-
-    /// The time after which a call of this tool is silent.
-    pub fn limit(&self, tool: Option<&ToolName>) -> Duration {
-        if self.longest.is_empty() {
-            return defaults::SILENCE;
-        }
-        let longest = tool.and_then(|tool| self.longest.get(tool)).copied().unwrap_or_default();
-        defaults::SILENCE.max(longest * 2)
-    }
-}
 
 impl Upstream {
     /// Reports a silent call, and tests whether it can be sent once more.
@@ -106,8 +67,7 @@ impl Upstream {
     /// Returns whether a silent call may be sent once more.
     fn may_be_repeated(&self, key: Key) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
-        let is_streamable = self.http.as_ref().is_some_and(|http| http.dialect() != Dialect::Sse);
-        is_streamable
+        self.link.has_other_connections()
             && call.is_silent
             && call.first_try.is_none()
             && matches!((call.owner, call.state), (Owner::Client { .. }, State::Sent(_)))
@@ -117,14 +77,14 @@ impl Upstream {
     }
 
     fn ping_for_silence(&mut self, cx: &mut Cx<'_>) {
-        let is_busy = self.runs(InternalRequest::Silence) || self.silence.timer.is_some();
+        let is_busy = self.runs(InternalRequest::Silence) || self.silence.is_planned();
         let silent: Vec<Key> = self.calls.keys_by_age().into_iter().filter(|key| self.may_be_repeated(*key)).collect();
         let Some(call) = silent.first().and_then(|key| self.calls.get(*key)) else { return };
-        if is_busy || self.closing {
+        if is_busy || self.is_closing() {
             return;
         }
         let is_modern = call.request.is_modern();
-        let refuses_pings = self.http.as_ref().is_some_and(Http::refuses_pings);
+        let refuses_pings = self.link.refuses_pings();
         let request = match (is_modern, refuses_pings) {
             (true, _) => params::with_meta_of(&call.request, "server/discover", None),
             (false, true) => params::in_session("tools/list", None),
@@ -140,43 +100,28 @@ impl Upstream {
 
     /// Handles a ping without an answer: it decides nothing.
     pub(super) fn ping_again_later(&mut self, cx: &mut Cx<'_>) {
-        if self.silence.timer.is_none() {
-            let wait =
-                (defaults::SILENCE_PING * 2u32.saturating_pow(self.silence.missed.min(8))).min(defaults::SILENCE);
-            self.silence.missed += 1;
-            self.silence.timer = cx.wake_in(wait, Alarm::Silence(self.id));
-        }
+        self.silence.plan_ping(self.id, cx);
     }
 
     /// Handles the timer of the next ping.
     pub fn handle_silence_timer(&mut self, cx: &mut Cx<'_>) {
-        self.silence.timer = None;
+        self.silence.note_timer();
         self.ping_for_silence(cx);
     }
 
     /// The server answers on a fresh connection: the silent calls are sent once more.
     pub(super) fn repeat_silent_calls(&mut self, cx: &mut Cx<'_>) {
-        self.silence.missed = 0;
+        self.silence.note_pong();
         for key in self.calls.keys_by_age() {
             if !self.may_be_repeated(key) {
                 continue;
             }
             if !self.may_send_now(key, cx.now) {
                 self.ping_again_later(cx);
-            } else if self.charge_silence(cx.now) {
+            } else if self.silence.charge(cx.now, || self.retries.charge(Incident::Own, cx.now)) {
                 self.repeat_silent_call(key, cx);
             }
         }
-    }
-
-    /// Charges the retry budget once for all calls that became silent within one limit of silence: they are one
-    /// incident.
-    fn charge_silence(&mut self, now: Moment) -> bool {
-        let is_charged = self.silence.charged.is_some_and(|charged| now.since(charged) < defaults::SILENCE);
-        if !is_charged && self.retries.charge(Incident::Own, now) {
-            self.silence.charged = Some(now);
-        }
-        is_charged || self.silence.charged == Some(now)
     }
 
     /// Returns whether neither a pause nor a rate limit nor a breaker holds another attempt of this call back.
@@ -244,7 +189,7 @@ impl Upstream {
 
     fn cancel_attempt(&mut self, key: Key, attempt: Key, cx: &mut Cx<'_>) {
         let is_modern = self.calls.get(key).is_some_and(|call| call.request.is_modern());
-        if self.is_open() && !is_modern && !self.closing {
+        if self.is_open() && !is_modern && !self.is_closing() {
             let text = words::cancelled(&Id::number(attempt.number()), "another attempt was answered");
             self.outbox.push_text(Spliced::whole(text), Method::Cancelled, cx.ledger);
         }

@@ -116,7 +116,7 @@ impl Upstream {
         }
         let handshake = call.request.clone();
         let problem = problem.map_or_else(|| "it has not answered yet".to_owned(), |why| why.to_string());
-        let instructions = match self.wants_login {
+        let instructions = match self.availability.wants_login() {
             true => words::login_missing(&self.config.name, &problem, self.credential_kind()),
             false => words::not_started(&self.config.name, &problem),
         };
@@ -209,7 +209,8 @@ impl Upstream {
         if !self.config.catalogue.cache {
             return false;
         }
-        let server = Readiness { is_ready: self.is_ready(asked.is_modern()), ever_answered: self.ever_answered };
+        let server =
+            Readiness { is_ready: self.is_ready(asked.is_modern()), ever_answered: self.link.has_ever_answered() };
         let Some(cached) = self.lists.cached_answer(asked, server, cx.now) else { return false };
         let (method, stale) = (asked.method(), cached.is_stale);
         cx.emit(Event::AnsweredFromCatalogue { upstream: self.id, method, stale });
@@ -222,7 +223,9 @@ impl Upstream {
 
     /// Records a list that failed before the server was ever ready: the client is notified when it can be read.
     pub(super) fn list_missed(&mut self, call: &Call) {
-        if let Some(kind) = call.request.op.list().filter(|_| !self.ever_answered && !call.request.is_modern()) {
+        if let Some(kind) =
+            call.request.op.list().filter(|_| !self.link.has_ever_answered() && !call.request.is_modern())
+        {
             self.lists.note_missed(kind);
         }
     }

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use mendline_core::config::Dialect;
 use mendline_core::port::{Challenge, Content, ExchangeEnd, ExchangeId, Head, HttpRequest, Reuse, Verb, Written};
 use mendline_core::{
-    ClientId, Config, Engine, Event, Input, ListCache, Moment, Output, Port, UpstreamConfig, UpstreamId,
+    ClientId, ClientStreams, Config, Engine, Event, Input, ListCache, Moment, Output, Port, StreamId, UpstreamConfig,
+    UpstreamId,
 };
 use mendline_wire::{Limits, Line, Received, ReceivedEvent, SseEvent};
 use serde_json::Value;
@@ -98,7 +99,7 @@ impl Stage {
         if let Some(what) = remembered {
             stage.input(Input::Cached { upstream: NOTES, what });
         }
-        stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES });
+        stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES, streams: ClientStreams::One });
         stage
     }
 
@@ -290,7 +291,7 @@ impl Stage {
 
     pub fn client_sends(&mut self, text: &str) {
         let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.input(Input::FromClient { client: CLIENT, received });
+        self.input(Input::FromClient { client: CLIENT, stream: StreamId::COMMON, received });
     }
 
     pub fn client_reads(&mut self) -> Option<Value> {

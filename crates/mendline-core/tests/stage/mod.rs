@@ -14,8 +14,8 @@ use mendline_core::config::ToolPolicy;
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::Exit;
 use mendline_core::{
-    ClientId, Config, Engine, Input, Level, LinkId, LinkState, ListCache, Moment, Output, Port, UpstreamConfig,
-    UpstreamId,
+    ClientId, ClientStreams, Config, Engine, Input, Level, LinkId, LinkState, ListCache, Moment, Output, Port,
+    StreamId, UpstreamConfig, UpstreamId,
 };
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
@@ -78,7 +78,7 @@ impl Stage {
         if let Some(what) = remembered {
             stage.input(Input::Cached { upstream: NOTES, what });
         }
-        stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES });
+        stage.input(Input::ClientOpened { client: CLIENT, upstream: NOTES, streams: ClientStreams::One });
         stage
     }
 
@@ -161,7 +161,7 @@ impl Stage {
     /// Lets one of several clients send a message.
     pub fn sends(&mut self, client: ClientId, text: &str) {
         let received = Received::from_line(Line::Text(Bytes::copy_from_slice(text.as_bytes())), &Limits::default());
-        self.input(Input::FromClient { client, received });
+        self.input(Input::FromClient { client, stream: StreamId::COMMON, received });
     }
 
     pub fn server_sends(&mut self, text: &str) {

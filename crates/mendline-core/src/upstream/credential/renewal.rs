@@ -13,19 +13,21 @@ use crate::evidence::{Evidence, Outcome};
 use crate::policy::backoff;
 use crate::port::Challenge;
 use crate::reason::{CredentialError, Reason, RefusalReason};
+use crate::request::Op;
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::availability::Sign;
 use crate::upstream::call::{Call, Owner};
 use crate::upstream::exchange::{Exchange, OneWay, Verdict};
 use crate::upstream::internal::InternalRequest;
+use crate::upstream::link::Link;
 use crate::upstream::retry_budget::Incident;
 use crate::words::Cause;
 
 impl Upstream {
     /// Handles another credential: what was refused is sent again, and a server that needed a login is probed at once.
     pub fn handle_credential_changed(&mut self, number: u32, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         if http.credential.number() == number {
             // A shell that reports the refused credential again has no newer one.
             return self.handle_credential_failed(CredentialError::Unchanged, cx);
@@ -52,46 +54,78 @@ impl Upstream {
 
     /// Handles a renewal without a newer credential. If its trouble can pass, the refused requests wait on.
     pub fn handle_credential_failed(&mut self, why: CredentialError, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
+        let was_limited = http.credential.is_limited();
         match http.credential.handle_failed(why.clone(), cx) {
-            FailedRenewal::Unrequested => {}
+            FailedRenewal::Unrequested => self.refusal_changed(was_limited, why, cx),
             FailedRenewal::Continues => self.shorten_grace(cx),
             FailedRenewal::Ended(Challenge::Credential) => self.give_up_refused(why, cx),
             FailedRenewal::Ended(Challenge::Scope) => self.give_up_for_scope(why, cx),
         }
     }
 
+    /// Handles another reason of a refusal: the person did not log in, or the limit of fruitless requests is reached or
+    /// has ended.
+    fn refusal_changed(&mut self, was_limited: bool, why: CredentialError, cx: &mut Cx<'_>) {
+        if !self.is_login_pending() {
+            for key in self.calls.take_waiting(is_refused_discover) {
+                self.fail(key, Cause::NeedsLogin, Outcome::NotSent, why.clone().into(), cx);
+            }
+        }
+        match (was_limited, self.is_login_limited()) {
+            (false, true) if self.availability.needs_login() => self.login_required(&why.into(), cx),
+            (true, false) => self.probe_login(cx),
+            _ => {}
+        }
+    }
+
+    /// Returns whether no more probes for a login are to be sent.
+    pub(in crate::upstream) fn is_login_limited(&self) -> bool {
+        self.link.http().is_some_and(|http| http.credential.is_limited())
+    }
+
     /// The origin of the credential.
     pub(in crate::upstream) fn credential_kind(&self) -> CredentialKind {
-        self.http.as_ref().map_or(CredentialKind::Fixed, |http| http.credential.kind())
+        self.link.http().map_or(CredentialKind::Fixed, |http| http.credential.kind())
     }
 
     /// The state of the credential.
     pub fn credential_state(&self) -> CredentialState {
-        self.http.as_ref().map_or(CredentialState::Current, |http| http.credential.state())
+        self.link.http().map_or(CredentialState::Current, |http| http.credential.state())
     }
 
     /// Returns whether requests wait for a newer credential.
     pub(in crate::upstream) fn awaits_credential(&self) -> bool {
-        self.http.as_ref().is_some_and(|http| http.credential.is_awaited())
+        self.link.http().is_some_and(|http| http.credential.is_awaited())
     }
 
-    /// Returns whether this call waits for a credential with more permissions.
-    pub(in crate::upstream) fn awaits_permissions(&self, call: &Call) -> bool {
-        call.challenged == Some(Challenge::Scope)
-            && self.http.as_ref().is_some_and(|http| http.credential.is_renewing())
+    /// Returns whether this call waits, unlike others: for a credential with more permissions, or for a login.
+    pub(in crate::upstream) fn is_held_for_credential(&self, call: &Call) -> bool {
+        let is_renewing = || self.link.http().is_some_and(|http| http.credential.is_renewing());
+        (call.challenged == Some(Challenge::Scope) && is_renewing()) || self.awaits_login(call)
+    }
+
+    /// Returns whether this call waits for the person who is logging in. A modern client ends if its first request
+    /// fails, and the login would end with it.
+    pub(in crate::upstream) fn awaits_login(&self, call: &Call) -> bool {
+        is_refused_discover(call) && self.is_login_pending()
+    }
+
+    /// Returns whether a person was asked to log in, and has not done it yet.
+    pub(in crate::upstream) fn is_login_pending(&self) -> bool {
+        self.link.http().is_some_and(|http| http.credential.is_login_pending())
     }
 
     /// The reason why requests wait for a newer credential, if they do.
     pub(in crate::upstream) fn credential_wait(&self) -> Option<Reason> {
-        let credential = &self.http.as_ref()?.credential;
+        let credential = &self.link.http()?.credential;
         let why = credential.trouble().cloned().map_or(RefusalReason::CredentialRenewal.into(), Reason::from);
         credential.is_awaited().then_some(why)
     }
 
     /// Records an answer: the server does not refuse everything.
     pub(in crate::upstream) fn note_credential_answered(&mut self) {
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.credential.note_answered();
         }
     }
@@ -105,7 +139,7 @@ impl Upstream {
         cx: &mut Cx<'_>,
     ) -> Remedy {
         let is_login_probe = self.availability.needs_login();
-        let Some(http) = &mut self.http else { return Remedy::Login(None) };
+        let Link::Http(http) = &mut self.link else { return Remedy::Login(None) };
         let (used, challenge) = (exchange.credential, exchange.challenge_or_default());
         http.credential.handle_refusal(RefusedRequest { used, challenge, before, is_essential, is_login_probe }, cx)
     }
@@ -144,7 +178,7 @@ impl Upstream {
         if call.stream.last_event.is_none() || self.remedy_for(exchange, before, is_internal, cx) != Remedy::SendAgain {
             return false;
         }
-        let is_renewing = self.http.as_ref().is_some_and(|http| http.credential.is_renewing());
+        let is_renewing = self.link.http().is_some_and(|http| http.credential.is_renewing());
         let Some(call) = self.calls.get_mut(key) else { return false };
         call.challenged = Some(exchange.challenge_or_default());
         if is_renewing {
@@ -163,7 +197,7 @@ impl Upstream {
             return false;
         }
         let one_way = OneWay { challenged: Some(exchange.challenge_or_default()), ..one_way };
-        let Some(http) = &mut self.http else { return false };
+        let Link::Http(http) = &mut self.link else { return false };
         if http.credential.is_renewing() {
             http.refused_one_way.push(one_way);
         } else {
@@ -183,12 +217,14 @@ impl Upstream {
     /// The source has no newer credential: what waits for it ends, and a probe shows whether the server needs a login
     /// for everything.
     fn give_up_refused(&mut self, why: CredentialError, cx: &mut Cx<'_>) {
-        self.wants_login = true;
+        self.availability.note_login_wanted();
         let why =
             self.words_for_login(Remedy::Login(Some(why)), Reason::Status { status: 401, body: None, not_json: false });
         self.end_refused(Challenge::Credential, &why, cx);
         let mut is_refused = false;
-        for key in self.calls.take_waiting(|call| call.grace.is_none()) {
+        let is_pending = self.is_login_pending();
+        let is_held = |call: &Call| call.grace.is_some() || (is_pending && is_refused_discover(call));
+        for key in self.calls.take_waiting(|call| !is_held(call)) {
             self.note_probe(key);
             if let Some(call) = self.calls.get_mut(key) {
                 is_refused |= call.challenged.is_some();
@@ -241,7 +277,7 @@ impl Upstream {
 
     /// Drops notifications and answers that were refused for their credential.
     pub(in crate::upstream) fn drop_refused_one_way(&mut self, matches: impl Fn(&OneWay) -> bool, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let (dropped, kept) = std::mem::take(&mut http.refused_one_way).into_iter().partition(matches);
         http.refused_one_way = kept;
         let dropped: Vec<OneWay> = dropped;
@@ -276,4 +312,9 @@ impl Upstream {
             _ => said,
         }
     }
+}
+
+/// Returns whether this is the first request of a modern client, and was refused for its credential.
+pub(in crate::upstream) fn is_refused_discover(call: &Call) -> bool {
+    call.request.op == Op::Discover && call.challenged.is_some()
 }

@@ -13,7 +13,7 @@
 //! An error in the body of a response is doubted in the same way if it can be about every request. A call that is not
 //! repeatable gets such an error as its answer, because the call may have run.
 
-use super::{Http, Refusal};
+use super::{HttpLink, Refusal};
 use crate::config::Dialect;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -29,6 +29,7 @@ use crate::upstream::availability::Sign;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{ErrorBody, Exchange, Purpose, Verdict};
 use crate::upstream::internal::InternalRequest;
+use crate::upstream::link::Link;
 
 /// The state of the detection.
 #[derive(Debug, Default)]
@@ -64,7 +65,7 @@ pub(in crate::upstream) enum LookFor {
     Confirmation,
 }
 
-impl Http {
+impl HttpLink {
     /// Records an answer to a request besides the handshake.
     pub(super) fn prove_transport(&mut self) {
         self.detection.proven = true;
@@ -128,16 +129,16 @@ pub(in crate::upstream) fn denies_transport(verdict: &Verdict, exchange: &Exchan
 
 impl Upstream {
     fn may_look(&self, now: Moment) -> bool {
-        let is_due = |http: &Http| {
+        let is_due = |http: &HttpLink| {
             let Detection { has_no_sse_from, not_before, .. } = http.detection;
             http.is_unproven() && has_no_sse_from.is_none_or(|from| from > now) && not_before <= now
         };
-        self.session.is_initialized() && !self.closing && self.http.as_ref().is_some_and(is_due)
+        self.session.is_initialized() && !self.is_closing() && self.link.http().is_some_and(is_due)
     }
 
     /// Returns whether the response to a call has begun.
     fn is_being_answered(&self) -> bool {
-        let Some(http) = &self.http else { return false };
+        let Link::Http(http) = &self.link else { return false };
         http.exchanges().any(|it| match (it.purpose, it.status) {
             (Purpose::Call(key), Some(200..300)) => self.is_clients(key),
             _ => false,
@@ -147,7 +148,7 @@ impl Upstream {
     /// Looks for an SSE stream if the transport is not proven. Returns whether the refusal waits for the result.
     pub(in crate::upstream) fn look_for_sse(&mut self, what: LookFor, cx: &mut Cx<'_>) -> bool {
         let may_look = self.may_look(cx.now);
-        let Some(http) = &mut self.http else { return false };
+        let Link::Http(http) = &mut self.link else { return false };
         if !http.looks_for_sse() {
             if !may_look {
                 return false;
@@ -173,7 +174,7 @@ impl Upstream {
 
     /// Handles a look without an endpoint: the refusals are handled as without it.
     pub(super) fn look_failed(&mut self, is_answered: bool, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(look) = http.stop_look(cx) else { return };
         http.abort(look.exchange, cx);
         // A broken connection shows nothing.
@@ -194,7 +195,7 @@ impl Upstream {
     pub(super) fn sse_found(&mut self, id: ExchangeId, endpoint: String, cx: &mut Cx<'_>) {
         let is_linked = matches!(self.link.state(), LinkState::Up | LinkState::Dialing);
         let is_answering = self.is_being_answered();
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         if !http.is_unproven() || is_answering || !is_linked {
             // A call is answered now, or the link is gone.
             return self.look_failed(true, cx);
@@ -202,11 +203,11 @@ impl Upstream {
         http.stop_look(cx);
         self.refused_before_sse(cx);
         self.resolved_by_sse(cx);
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.dialect = Dialect::Sse;
         self.give_up_posts(cx);
         self.lose_calls(|_| Written::Whole, cx);
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         // Calls in flight run to their end: their answers do not depend on an SSE stream.
         cx.disarm(&mut http.orphans_timer);
         let session_number = http.session.number();
@@ -226,7 +227,7 @@ impl Upstream {
         is_named: bool,
         now: Moment,
     ) -> bool {
-        let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
+        let (Link::Http(http), Some(call)) = (&self.link, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let is_test = matches!(
             call.owner,
@@ -254,7 +255,7 @@ impl Upstream {
     pub(super) fn doubt_error(&mut self, id: ExchangeId, key: Key, error: &ErrorBody, cx: &mut Cx<'_>) -> bool {
         let Some(call) = self.calls.get(key) else { return false };
         let is_held = self.is_clients(key) && call.effect.is_repeatable();
-        let Some(http) = &mut self.http else { return false };
+        let Link::Http(http) = &mut self.link else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let (session_number, status) = (exchange.session_number, exchange.status.unwrap_or(200));
         let refusal = Refusal::with(status, error.code, &error.words);

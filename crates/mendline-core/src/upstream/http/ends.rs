@@ -5,7 +5,7 @@
 use mendline_wire::Method;
 
 use super::session_loss::{Refused, answer_of};
-use super::{Http, Refusal};
+use super::{HttpLink, Refusal};
 use crate::config::Dialect;
 use crate::cx::Cx;
 use crate::defaults;
@@ -24,7 +24,7 @@ use crate::upstream::calls::cause_of;
 use crate::upstream::credential::Remedy;
 use crate::upstream::exchange::{Exchange, ExchangeContext, OneWay, Purpose, Verdict, judge};
 use crate::upstream::internal::InternalRequest;
-use crate::upstream::link::EndedBy;
+use crate::upstream::link::{EndedBy, Link};
 use crate::upstream::retry_budget::Incident;
 use crate::words::Cause;
 
@@ -65,7 +65,7 @@ impl EndedCall<'_> {
 
 impl Upstream {
     pub fn handle_end(&mut self, id: ExchangeId, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(exchange) = http.exchanges.remove(&id) else { return };
         let exchange = *exchange;
         match exchange.purpose {
@@ -101,7 +101,7 @@ impl Upstream {
         if exchange.resumes && exchange.is_refused_for_credential() && self.hold_resumption(key, exchange, cx) {
             return;
         }
-        let (Some(call), Some(http)) = (self.calls.get(key), &self.http) else { return };
+        let (Some(call), Link::Http(http)) = (self.calls.get(key), &self.link) else { return };
         let is_orphan = http.is_orphan(exchange);
         let over_sse = http.dialect == Dialect::Sse && http.sse_stream().is_some() && !is_orphan;
         if over_sse && matches!((exchange.status, how), (Some(200..300), ExchangeEnd::Complete)) {
@@ -145,7 +145,7 @@ impl Upstream {
         self.apply_verdict(&ended, verdict, cx);
     }
 
-    fn context_of(&self, call: &Call, http: &Http, is_orphan: bool, over_sse: bool) -> ExchangeContext {
+    fn context_of(&self, call: &Call, http: &HttpLink, is_orphan: bool, over_sse: bool) -> ExchangeContext {
         let policy = call.policy(&self.config);
         let resumable = !call.request.is_modern()
             && call.stream.tries < policy.resume_attempts
@@ -156,7 +156,7 @@ impl Upstream {
             misdirected_once: call.sent_afresh,
             // A server that needs a new handshake may be another one, with another transport.
             undetermined: http.dialect == Dialect::Auto
-                && (!self.ever_answered || call.owner == Owner::Us(InternalRequest::Handshake)),
+                && (!self.link.has_ever_answered() || call.owner == Owner::Us(InternalRequest::Handshake)),
             over_sse: over_sse || is_orphan,
             is_orphan,
             unproven_era: !http.supports_modern && call.request.is_modern(),
@@ -306,7 +306,7 @@ impl Upstream {
         }
         let why = self.words_for_login(remedy, why);
         if !ended.has_grace {
-            self.wants_login = true;
+            self.availability.note_login_wanted();
             return self.call_needs_login(ended.key, why, cx);
         }
         if let Some(call) = self.calls.get_mut(ended.key) {
@@ -333,7 +333,7 @@ impl Upstream {
 
     /// Returns whether the transport is legacy SSE with an open SSE stream.
     pub(in crate::upstream) fn has_sse_stream(&self) -> bool {
-        self.http.as_ref().is_some_and(|http| http.dialect == Dialect::Sse && http.sse_stream().is_some())
+        self.link.http().is_some_and(HttpLink::has_sse_stream)
     }
 
     fn one_way_ended(&mut self, exchange: &Exchange, how: &ExchangeEnd, written: Written, cx: &mut Cx<'_>) {
@@ -342,7 +342,7 @@ impl Upstream {
                 return self.post_one_way(one_way, cx);
             }
             self.drop_message(Method::None, Dropped::Undeliverable, cx);
-            let over_sse = self.http.as_ref().is_some_and(|http| http.sse_stream().is_some());
+            let over_sse = self.link.http().is_some_and(|http| http.sse_stream().is_some());
             if let (ExchangeEnd::NoConnection(why), false) = (how, over_sse) {
                 self.unreachable(why.clone().into(), false, cx);
             }
@@ -353,7 +353,7 @@ impl Upstream {
     /// and any answer. A server ignores a second answer; without one its call would time out.
     fn one_way_to_repeat(&self, exchange: &Exchange, how: &ExchangeEnd, written: Written) -> Option<OneWay> {
         let one_way = exchange.one_way.as_ref()?;
-        let is_current = self.http.as_ref().is_some_and(|http| http.session.number() == exchange.session_number);
+        let is_current = self.link.http().is_some_and(|http| http.session.number() == exchange.session_number);
         let was_cut = matches!(how, ExchangeEnd::Cut(_) | ExchangeEnd::Refused);
         let may_repeat = one_way.method == Method::None || written != Written::Whole || *how == ExchangeEnd::Refused;
         let lost = one_way.lost + 1;

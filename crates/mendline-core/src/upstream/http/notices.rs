@@ -15,6 +15,7 @@ use crate::timers::TimerId;
 use crate::upstream::Upstream;
 use crate::upstream::credential::Remedy;
 use crate::upstream::exchange::{Exchange, Purpose};
+use crate::upstream::link::Link;
 
 /// The stream for messages of the server.
 #[derive(Debug, Default)]
@@ -40,10 +41,10 @@ impl Notices {
 
 impl Upstream {
     pub(super) fn open_notices(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let is_needed = http.notices.wanted && http.notices.exchange.is_none() && http.notices.timer.is_none();
         let is_held = http.notices.is_refused || http.credential.is_awaited();
-        if !is_needed || !self.link.is_up() || !self.session.is_open() || is_held {
+        if !is_needed || !http.supervisor.is_up() || !self.session.is_open() || is_held {
             return;
         }
         if self.gate.is_paused(cx.now) {
@@ -61,7 +62,7 @@ impl Upstream {
 
     /// Handles the end of the stream. It is reopened with its own backoff.
     pub(super) fn notices_ended(&mut self, exchange: &Exchange, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.notices.exchange = None;
         if exchange.is_refused_for_credential() && http.credential.kind().is_renewable() {
             return self.notices_refused(exchange, cx);
@@ -92,9 +93,9 @@ impl Upstream {
 
     /// Handles a stream that was refused for the credential. It is opened again with another one.
     fn notices_refused(&mut self, exchange: &Exchange, cx: &mut Cx<'_>) {
-        let before = self.http.as_ref().and_then(|http| http.notices.challenged);
+        let before = self.link.http().and_then(|http| http.notices.challenged);
         let remedy = self.remedy_for(exchange, before, false, cx);
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.notices.challenged = Some(exchange.challenge_or_default());
         http.notices.is_refused = remedy != Remedy::SendAgain || http.credential.is_renewing();
         self.open_notices(cx);
@@ -102,21 +103,21 @@ impl Upstream {
 
     /// Opens the stream again that was refused for the last credential.
     pub(in crate::upstream) fn reopen_refused_notices(&mut self, cx: &mut Cx<'_>) {
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.notices.is_refused = false;
         }
         self.open_notices(cx);
     }
 
     pub fn handle_notices_timer(&mut self, cx: &mut Cx<'_>) {
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.notices.timer = None;
         }
         self.open_notices(cx);
     }
 
     pub(super) fn end_notices(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         if let Some(id) = http.notices.exchange.take() {
             http.abort(id, cx);
         }

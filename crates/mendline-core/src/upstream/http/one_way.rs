@@ -6,13 +6,14 @@
 
 use mendline_wire::Method;
 
-use super::Http;
+use super::HttpLink;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
 use crate::event::Dropped;
 use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, OneWay, Purpose};
+use crate::upstream::link::Link;
 use crate::upstream::outbox::Out;
 
 /// The number of free slots.
@@ -35,7 +36,7 @@ impl FreeSlots {
     }
 }
 
-impl Http {
+impl HttpLink {
     /// The free slots.
     pub(super) fn free_slots(&self) -> FreeSlots {
         let under_way = |matches: fn(Method) -> bool| {
@@ -65,7 +66,7 @@ impl Http {
 
 impl Upstream {
     pub(in crate::upstream) fn post_one_way(&mut self, one_way: OneWay, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let headers = http.session_headers(false);
         let method = one_way.method;
         let one_way = OneWay { until: cx.now + defaults::ONE_WAY, ..one_way };
@@ -84,7 +85,7 @@ impl Upstream {
 
     /// Gives up messages that the server did not accept in time, which frees their slots.
     pub fn handle_one_way_timer(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.one_way_timer = None;
         let is_late = |id: &ExchangeId, exchange: &Exchange| {
             let is_due = exchange.one_way.as_ref().is_some_and(|one_way| one_way.until <= cx.now);
@@ -94,14 +95,14 @@ impl Upstream {
         let late: Vec<_> =
             late.map(|(id, exchange)| (*id, exchange.one_way.as_ref().map(|one_way| one_way.method))).collect();
         self.give_up(late, cx);
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.watch_one_way(cx);
         }
     }
 
     /// Gives up messages of an ended session, which frees their slots.
     pub(super) fn give_up_one_way(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let matches = |exchange: &Exchange| exchange.purpose == Purpose::OneWay && exchange.status.is_none();
         let matching = http.exchanges.iter().filter(|(_, it)| matches(it));
         let matching: Vec<_> =
@@ -111,7 +112,7 @@ impl Upstream {
 
     fn give_up(&mut self, one_way: Vec<(ExchangeId, Option<Method>)>, cx: &mut Cx<'_>) {
         for (id, method) in one_way {
-            if let Some(http) = &mut self.http {
+            if let Link::Http(http) = &mut self.link {
                 http.abort(id, cx);
             }
             // `initialized` is part of the handshake, which is replayed.

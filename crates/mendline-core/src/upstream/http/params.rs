@@ -27,6 +27,7 @@ use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::call::State;
 use crate::upstream::internal::InternalRequest;
+use crate::upstream::link::Link;
 
 /// The marks of the known tools.
 #[derive(Debug, Default)]
@@ -70,7 +71,7 @@ impl Params {
 impl Upstream {
     /// Learns the marks from the cached tools: the first call may come before the first list.
     pub(in crate::upstream) fn learn_cached_params(&mut self) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         for tools in self.lists.cached_tools().filter(|tools| ParamHeader::may_be_in(tools)) {
             http.params.learn(tools);
         }
@@ -79,7 +80,9 @@ impl Upstream {
     /// Learns the marks from an answer to `tools/list`; returns the answer without the tools with invalid marks.
     pub(super) fn learn_params(&mut self, answer: Message, cx: &mut Cx<'_>) -> Message {
         let key = answer.id().and_then(Id::number_in).map(Key::from_number);
-        let (Some(http), Some(call)) = (&mut self.http, key.and_then(|key| self.calls.get(key))) else { return answer };
+        let (Link::Http(http), Some(call)) = (&mut self.link, key.and_then(|key| self.calls.get(key))) else {
+            return answer;
+        };
         let lists = answer.kind() == Kind::Result && call.request.op == Op::List(ListKind::Tools);
         if !lists || !call.request.is_modern() {
             return answer;
@@ -127,7 +130,7 @@ impl Upstream {
             return;
         }
         let request = list_tools(&refused.request, None);
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.params.pages = 0;
         }
         self.request_tools(request, cx);
@@ -135,7 +138,7 @@ impl Upstream {
 
     fn request_tools(&mut self, request: Option<ClientRequest>, cx: &mut Cx<'_>) {
         let Some(request) = request else { return };
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.params.pages += 1;
         }
         self.send_internal(InternalRequest::Lookup, request, cx);
@@ -143,7 +146,7 @@ impl Upstream {
 
     /// Handles a page of the lookup. After the last one the refused calls are sent.
     pub(in crate::upstream) fn lookup_answered(&mut self, request: &ClientRequest, answer: &Message, cx: &mut Cx<'_>) {
-        let pages = self.http.as_ref().map_or(0, |http| http.params.pages);
+        let pages = self.link.http().map_or(0, |http| http.params.pages);
         if let Some(cursor) = answer.get_str(&["nextCursor"])
             && pages < defaults::LOOKUP_PAGES
         {

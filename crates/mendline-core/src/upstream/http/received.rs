@@ -15,11 +15,12 @@ use crate::port::{Content, ExchangeId, Head};
 use crate::request::Op;
 use crate::slab::Key;
 use crate::upstream::Upstream;
-use crate::upstream::availability::proves_availability;
 use crate::upstream::call::Owner;
 use crate::upstream::exchange::{ErrorBody, Purpose, first_words};
 use crate::upstream::inbound::number_of_other_type;
 use crate::upstream::internal::InternalRequest;
+use crate::upstream::link::Link;
+use crate::upstream::probing::proves_availability;
 
 /// What becomes of an error that answers a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ enum ErrorBodyUse {
 
 impl Upstream {
     pub fn handle_reached(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         exchange.reached = true;
         if http.dialect != Dialect::Sse {
@@ -70,7 +71,7 @@ impl Upstream {
     }
 
     pub fn handle_head(&mut self, id: ExchangeId, head: Head, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let is_sse = http.dialect == Dialect::Sse;
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         // An answer over an old connection does not prove that the server is reachable now.
@@ -104,7 +105,7 @@ impl Upstream {
         if is_new && !is_sse {
             self.handle_reachable(cx);
         }
-        if let (Purpose::Notices, Some(http)) = (purpose, &mut self.http) {
+        if let (Purpose::Notices, Link::Http(http)) = (purpose, &mut self.link) {
             http.note_get(id, cx.now);
         }
         if purpose == Purpose::OneWay {
@@ -113,13 +114,13 @@ impl Upstream {
     }
 
     pub fn handle_response_bytes(&mut self, id: ExchangeId, cx: &mut Cx<'_>) {
-        if let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) {
+        if let Some(exchange) = self.link.http().and_then(|http| http.exchanges.get(&id)) {
             self.note_byte(exchange.purpose, cx);
         }
     }
 
     pub fn handle_event(&mut self, id: ExchangeId, event: ReceivedEvent, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         let purpose = exchange.purpose;
         let retry = event
@@ -176,7 +177,7 @@ impl Upstream {
     }
 
     fn handle_http_received(&mut self, id: ExchangeId, received: Received, cx: &mut Cx<'_>) {
-        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
+        let Some(exchange) = self.link.http_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         let purpose = exchange.purpose;
         if purpose == Purpose::Look {
             // Only the endpoint of an event stream counts.
@@ -188,7 +189,7 @@ impl Upstream {
         if let Received::TooLong { .. } = received {
             exchange.unreadable = true;
         }
-        if let Some(http) = &mut self.http
+        if let Link::Http(http) = &mut self.link
             && is_mislabelled
             && !std::mem::replace(&mut http.content_type_reported, true)
         {
@@ -207,7 +208,7 @@ impl Upstream {
             Received::Broken { error, text } => {
                 if exchange_is_page {
                     let page = first_words(&text, cx.quote);
-                    if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
+                    if let Some(exchange) = self.link.http_mut().and_then(|http| http.exchanges.get_mut(&id)) {
                         exchange.page = page;
                     }
                 }
@@ -219,7 +220,7 @@ impl Upstream {
 
     /// Handles text that is no message. A body is judged with its exchange; an event harms only the call that it names.
     fn handle_http_noise(&mut self, id: ExchangeId, error: &WireError, cx: &mut Cx<'_>) {
-        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
+        let Some(exchange) = self.link.http_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return };
         exchange.unreadable = true;
         if exchange.status.is_some_and(|status| status >= 400) {
             // The body of a refusal is a page for people, not noise.
@@ -249,7 +250,7 @@ impl Upstream {
                 return self.confirmation_answered(id, key, &message, cx);
             }
             Some((key, Owner::Us(InternalRequest::ProbeHandshake))) => {
-                if let Some(http) = &mut self.http {
+                if let Link::Http(http) = &mut self.link {
                     http.leave(id, cx);
                 }
                 return self.probe_handshake_answered(id, key, message, cx);
@@ -278,7 +279,7 @@ impl Upstream {
     /// Keeps an error in the body of a refused credential that can be renewed: it is no answer. Returns whether it does.
     fn keeps_for_credential(&mut self, id: ExchangeId, purpose: Purpose, message: &Message, cx: &Cx<'_>) -> bool {
         let is_renewable = self.credential_kind().is_renewable();
-        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return false };
+        let Some(exchange) = self.link.http_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return false };
         let is_kept = is_renewable && matches!(purpose, Purpose::Call(_)) && exchange.is_refused_for_credential();
         if is_kept {
             exchange.error_body = Some(ErrorBody::of(message.clone(), false, cx.quote));
@@ -295,7 +296,7 @@ impl Upstream {
         message: &Message,
         cx: &Cx<'_>,
     ) -> bool {
-        let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return false };
+        let Some(exchange) = self.link.http_mut().and_then(|http| http.exchanges.get_mut(&id)) else { return false };
         // For a probe the session or the method is unknown.
         let is_kept = purpose == Purpose::Notices || (is_probe && matches!(exchange.status, Some(400 | 404)));
         if is_kept {
@@ -330,7 +331,7 @@ impl Upstream {
             call.refused_once = true;
         }
         if headers_refused || (refused && !named) {
-            if let Some(exchange) = self.http.as_mut().and_then(|http| http.exchanges.get_mut(&id)) {
+            if let Some(exchange) = self.link.http_mut().and_then(|http| http.exchanges.get_mut(&id)) {
                 exchange.error_body = Some(error_body);
             }
             return ErrorBodyUse::Taken;
@@ -343,7 +344,7 @@ impl Upstream {
         let Some(call) = self.calls.get(key) else { return };
         if call.request.op == Op::Initialize {
             self.learn_session(id, message);
-        } else if let Some(http) = &mut self.http {
+        } else if let Link::Http(http) = &mut self.link {
             http.supports_modern = http.supports_modern || call.request.is_modern();
         }
     }
@@ -358,11 +359,11 @@ impl Upstream {
         message: Message,
         cx: &mut Cx<'_>,
     ) {
-        let Some(http) = &self.http else { return };
+        let Link::Http(http) = &self.link else { return };
         let is_stale = http.exchanges.get(&id).is_none_or(|exchange| exchange.session_number != http.session.number());
         let is_handshake = call.is_some_and(|key| self.is_handshake(key));
         let is_other = is_stale || is_handshake || is_doubted;
-        if let (Some(http), true, false) = (&mut self.http, call.is_some(), is_other) {
+        if let (Link::Http(http), true, false) = (&mut self.link, call.is_some(), is_other) {
             http.note_session_answer();
         }
         if is_stale && message.kind() == Kind::Request {

@@ -6,44 +6,54 @@
 
 use std::sync::Arc;
 
-use mendline_wire::{Message, Method};
+use mendline_wire::{Message, Method, headers};
 
-use super::{Http, LookFor, Refusal};
-use crate::config::Dialect;
+use super::{LookFor, Refusal};
+use crate::config::{Dialect, Transport};
 use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
-use crate::port::ExchangeId;
+use crate::port::{ExchangeId, HttpRequest, Reuse, Verb};
 use crate::reason::{HandshakeError, Reason};
 use crate::slab::Key;
 use crate::upstream::Upstream;
-use crate::upstream::call::Owner;
-use crate::upstream::exchange::Verdict;
+use crate::upstream::call::{Owner, State};
+use crate::upstream::exchange::{Exchange, Purpose, Verdict};
+use crate::upstream::link::Link;
 use crate::upstream::outbox::Out;
 use crate::words::Cause;
 
-impl Http {
+impl Upstream {
     /// The session in the response head of this exchange.
     pub(in crate::upstream) fn session_in(&self, id: ExchangeId) -> Option<Arc<str>> {
-        self.exchanges.get(&id)?.session.as_deref().map(Into::into)
+        self.link.http()?.exchanges.get(&id)?.session.as_deref().map(Into::into)
     }
 
-    /// The id of the current session.
-    pub(in crate::upstream) fn session_id(&self) -> Option<&Arc<str>> {
-        self.session.id()
+    /// Returns whether this is the id of the current session.
+    pub(in crate::upstream) fn is_session(&self, id: Option<&Arc<str>>) -> bool {
+        self.link.http().is_some_and(|http| http.session.id() == id)
     }
 
     /// Uses the session of a handshake that was answered like this.
-    pub(in crate::upstream) fn adopt_session(&mut self, session: Option<Arc<str>>, answer: &Message) {
-        self.session.adopt(session, answer);
+    pub(in crate::upstream) fn use_session(&mut self, session: Option<Arc<str>>, answer: &Message) {
+        if let Link::Http(http) = &mut self.link {
+            http.session.adopt(session, answer);
+        }
     }
-}
 
-impl Upstream {
+    /// Closes a session that is not used.
+    pub(in crate::upstream) fn close_other_session(&mut self, session: Arc<str>, cx: &mut Cx<'_>) {
+        if let Link::Http(http) = &mut self.link {
+            let headers = vec![(headers::SESSION_ID.into(), session)];
+            let request = HttpRequest { verb: Verb::Delete, target: None, headers, body: None };
+            http.begin(Exchange::new(Purpose::CloseSession), request, Reuse::Any, cx);
+        }
+    }
+
     /// Handles the status of a notification: accepted or refused.
     pub(super) fn note_accepted(&mut self, id: ExchangeId, status: u16, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let (session_number, named) = (exchange.session_number, exchange.session_named.is_some());
         let held = http.pending_initialized == Some(id);
@@ -52,7 +62,7 @@ impl Upstream {
         if held && status == 404 && named && self.look_for_sse(LookFor::Initialized(why()), cx) {
             return;
         }
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         if held && (status == 429 || status >= 500 || (status == 404 && named)) {
             return self.handshake_incomplete(why(), cx);
         }
@@ -65,7 +75,7 @@ impl Upstream {
         {
             return;
         }
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         match status {
             404 if named => self.session_reported_lost(session_number, Refusal::bare(status), None, cx),
             200..300 if held => {
@@ -78,9 +88,8 @@ impl Upstream {
     }
 
     pub(super) fn learn_session(&mut self, id: ExchangeId, answer: &Message) {
-        let Some(http) = &mut self.http else { return };
-        let session = http.session_in(id);
-        http.adopt_session(session, answer);
+        let session = self.session_in(id);
+        self.use_session(session, answer);
     }
 
     /// Handles a replayed handshake without an answer. The upstream counts as lost.
@@ -99,10 +108,10 @@ impl Upstream {
         };
         let why = verdict.reason();
         cx.emit(Event::SessionReplayFailed { upstream: self.id, link, why: why.clone() });
-        if let (true, Some(http)) = (is_other_dialect, &mut self.http) {
+        if let (true, Link::Http(http)) = (is_other_dialect, &mut self.link) {
             http.dialect = Dialect::Sse;
             http.refused = Some(why);
-            return self.link.return_to_dialing(cx);
+            return http.supervisor.return_to_dialing(cx);
         }
         self.drop_sse_stream(cx);
         if needs_login {
@@ -129,7 +138,7 @@ impl Upstream {
 
     /// Handles a server that did not accept `initialized`, or did not name its SSE endpoint, in time.
     pub fn handle_handshake_timer(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.handshake_timer = None;
         if let Some(id) = http.pending_initialized {
             http.abort(id, cx);
@@ -144,7 +153,7 @@ impl Upstream {
     /// next session.
     pub(in crate::upstream) fn forget_session(&mut self, cx: &mut Cx<'_>) {
         self.give_up_suspicion(cx);
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.session.end();
         http.release(cx);
         self.give_up_one_way(cx);
@@ -152,7 +161,9 @@ impl Upstream {
         self.end_notices(cx);
         self.session.lose();
         self.withdraw_server_requests(cx);
-        self.link.renew();
+        if let Link::Http(http) = &mut self.link {
+            http.supervisor.renew();
+        }
         while let Some(out) = self.outbox.pop(cx.ledger) {
             match out {
                 Out::Call(key) => self.requeue(key, cx),
@@ -183,5 +194,36 @@ impl Upstream {
         call.emit_return(self.id, cx);
         self.calls.wait(key, since, cx.now);
         self.arm(key, cx);
+    }
+
+    /// Drops the state of the old origin: its session, its streams and its detected properties. Subscriptions are
+    /// opened again at the new one.
+    pub(in crate::upstream) fn leave_origin(&mut self, cx: &mut Cx<'_>) {
+        if self.link.http().is_none() {
+            return;
+        }
+        let is_open_subscription = |key: &Key| {
+            let call = self.calls.get(*key);
+            call.is_some_and(|call| call.is_subscription() && matches!(call.state, State::Sent(_)))
+        };
+        let open_subscriptions: Vec<Key> = self.calls.keys_by_age().into_iter().filter(is_open_subscription).collect();
+        self.drop_sse_stream(cx);
+        self.forget_session(cx);
+        self.drop_probes(cx);
+        for key in open_subscriptions {
+            self.drop_exchange(key, cx);
+            self.disarm(key, cx);
+            if let Some(call) = self.calls.get_mut(key) {
+                call.worst_outcome = call.worst_outcome.max(Outcome::Unknown);
+            }
+            // A new key, as for every call that is sent again.
+            if let Some(key) = self.calls.rename(key) {
+                self.requeue(key, cx);
+            }
+        }
+        if let (Link::Http(http), Transport::Http(dialect)) = (&mut self.link, self.config.transport) {
+            http.drop_look(cx);
+            http.reset(dialect, self.config.credential);
+        }
     }
 }

@@ -17,7 +17,7 @@
 
 use mendline_wire::{Id, Kind, Message};
 
-use super::{Http, LookFor};
+use super::{HttpLink, LookFor};
 use crate::config::Dialect;
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
@@ -35,6 +35,7 @@ use crate::upstream::exchange::{ErrorBody, Exchange, Purpose, names_session};
 use crate::upstream::inbound::number_of_other_type;
 use crate::upstream::internal::InternalRequest;
 use crate::upstream::keepalive::ping;
+use crate::upstream::link::Link;
 use crate::words::{Cause, error_response};
 
 /// A refusal: the HTTP status, and the code of the JSON-RPC error if there is one.
@@ -118,7 +119,7 @@ enum Finding {
     CannotBeConfirmed,
 }
 
-impl Http {
+impl HttpLink {
     /// Records an answer in the current session, other than that of the handshake.
     pub(super) fn note_session_answer(&mut self) {
         self.session.note_answer();
@@ -140,7 +141,7 @@ impl Http {
 impl Upstream {
     /// Returns whether this error to this call reports the session as lost.
     pub(super) fn reports_session_lost(&self, id: ExchangeId, key: Key, error_body: &ErrorBody) -> bool {
-        let (Some(http), Some(call)) = (&self.http, self.calls.get(key)) else { return false };
+        let (Link::Http(http), Some(call)) = (&self.link, self.calls.get(key)) else { return false };
         let Some(exchange) = http.exchanges.get(&id) else { return false };
         let is_named = exchange.session_named.is_some() || http.dialect == Dialect::Sse;
         let asks_for_it = matches!(
@@ -165,7 +166,7 @@ impl Upstream {
 
     /// Handles a call that was refused with such an error.
     pub(super) fn refused_for_session(&mut self, id: ExchangeId, key: Key, error_body: &ErrorBody, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(exchange) = http.exchanges.get(&id) else { return };
         let session_number = exchange.session_number;
         let refusal = Refusal::with(exchange.status.unwrap_or(200), error_body.code, &error_body.words);
@@ -187,7 +188,7 @@ impl Upstream {
         refused: Option<Refused>,
         cx: &mut Cx<'_>,
     ) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         if session_number != http.session.number() {
             // The session was replaced meanwhile, perhaps for this reason.
             let finding = if http.session.was_lost(session_number) { Finding::Lost } else { Finding::Unconfirmed };
@@ -214,7 +215,7 @@ impl Upstream {
         let why = |error: &ErrorBody| Reason::ErrorBody { message: error.words.clone() };
         let refused = call.map(|(key, error)| Refused { key, refusal, answer: answer_of(error, key), why: why(error) });
         let is_current = self.is_current_session(session_number);
-        match self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
+        match self.link.http_mut().and_then(|http| http.suspicion.as_mut()) {
             Some(suspicion) => suspicion.refused.extend(refused),
             None if is_current => self.suspect_session(refusal, refused, About::Transport, cx),
             None => {
@@ -226,7 +227,7 @@ impl Upstream {
     }
 
     fn suspect_session(&mut self, refusal: Refusal, refused: Option<Refused>, about: About, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let is_pointless = http.session.refuses_pings();
         http.suspicion =
             Some(Suspicion { refusal, refused: refused.into_iter().collect(), pings: 0, by_notices: false, about });
@@ -240,11 +241,11 @@ impl Upstream {
 
     /// Sends the confirming ping, once more if a broken connection took it. Returns whether one is in flight.
     pub(in crate::upstream) fn ping_to_confirm(&mut self, cx: &mut Cx<'_>) -> bool {
-        if self.closing {
+        if self.is_closing() {
             // The session ends anyway.
             return false;
         }
-        let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) else { return false };
+        let Some(suspicion) = self.link.http_mut().and_then(|http| http.suspicion.as_mut()) else { return false };
         let Some(ping) = ping().filter(|_| suspicion.pings < defaults::CONFIRMATIONS) else { return false };
         suspicion.pings += 1;
         self.send_internal(InternalRequest::Confirm, ping, cx);
@@ -254,20 +255,20 @@ impl Upstream {
     /// Handles a refusal of the notification stream that reports the session as lost.
     pub(super) fn notices_reported_lost(&mut self, session_number: u32, refusal: Refusal, cx: &mut Cx<'_>) {
         self.session_reported_lost(session_number, refusal, None, cx);
-        if let Some(suspicion) = self.http.as_mut().and_then(|http| http.suspicion.as_mut()) {
+        if let Some(suspicion) = self.link.http_mut().and_then(|http| http.suspicion.as_mut()) {
             suspicion.by_notices = true;
         }
     }
 
     /// Handles the response to the confirming ping.
     pub(super) fn confirmation_answered(&mut self, id: ExchangeId, key: Key, answer: &Message, cx: &mut Cx<'_>) {
-        let Some(exchange) = self.http.as_ref().and_then(|http| http.exchanges.get(&id)) else { return };
+        let Some(exchange) = self.link.http().and_then(|http| http.exchanges.get(&id)) else { return };
         let code = error_code(answer).unwrap_or_default();
         let words = answer.get_str(&["message"]).unwrap_or_default();
         let refusal = Refusal::with(exchange.status.unwrap_or(200), code, &words);
         let (session_number, is_error) = (exchange.session_number, answer.kind() == Kind::Error);
         drop(self.take(key, cx));
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.leave(id, cx);
         }
         self.confirmation_ended(session_number, is_error.then_some(refusal), !is_error, cx);
@@ -281,7 +282,7 @@ impl Upstream {
         is_answered: bool,
         cx: &mut Cx<'_>,
     ) {
-        let Some(http) = &self.http else { return };
+        let Link::Http(http) = &self.link else { return };
         let Some(suspicion) = http.suspicion.as_ref().filter(|_| http.session.number() == session_number) else {
             return;
         };
@@ -301,7 +302,7 @@ impl Upstream {
     }
 
     fn is_current_session(&self, number: u32) -> bool {
-        self.http.as_ref().is_some_and(|http| http.session.number() == number)
+        self.link.http().is_some_and(|http| http.session.number() == number)
     }
 
     /// Handles a confirming ping without an answer.
@@ -311,7 +312,7 @@ impl Upstream {
 
     /// Records a refused keep-alive ping. It starts no suspicion: the server may refuse every ping.
     pub(in crate::upstream) fn ping_refused(&mut self, exchange: &Exchange) {
-        if let (Some(http), Some(400..500)) = (&mut self.http, exchange.status) {
+        if let (Link::Http(http), Some(400..500)) = (&mut self.link, exchange.status) {
             http.session.note_refused_ping(exchange.session_number);
         }
     }
@@ -323,7 +324,7 @@ impl Upstream {
 
     /// Takes the error of a refused call that still waits for the confirmation.
     pub(in crate::upstream) fn take_refused_answer(&mut self, key: Key) -> Option<Message> {
-        let suspicion = self.http.as_mut()?.suspicion.as_mut()?;
+        let suspicion = self.link.http_mut()?.suspicion.as_mut()?;
         let at = suspicion.refused.iter().position(|refused| refused.key == key)?;
         suspicion.refused.remove(at).answer
     }
@@ -335,7 +336,7 @@ impl Upstream {
 
     /// Sends the refused calls again over the SSE stream that was found.
     pub(super) fn refused_before_sse(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
         let session_number = http.session.number();
         for refused in suspicion.refused {
@@ -344,7 +345,7 @@ impl Upstream {
     }
 
     fn settle_suspicion(&mut self, finding: Finding, cx: &mut Cx<'_>) {
-        let is_open = self.http.as_ref().is_some_and(|http| http.suspicion.is_some());
+        let is_open = self.link.http().is_some_and(|http| http.suspicion.is_some());
         if is_open && finding == Finding::Lost && self.look_for_sse(LookFor::Confirmation, cx) {
             return;
         }
@@ -352,7 +353,7 @@ impl Upstream {
     }
 
     fn settle_confirmed(&mut self, finding: Finding, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(suspicion) = http.suspicion.take() else { return };
         let (session_number, was_made) = (http.session.number(), http.session.has_answered());
         if suspicion.about == About::Transport {
@@ -368,7 +369,7 @@ impl Upstream {
         for refused in suspicion.refused {
             self.settle_refused(refused, finding, session_number, cx);
         }
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let is_lost = match finding {
             Finding::Lost => {
                 http.session.note_lost(session_number);
@@ -469,7 +470,7 @@ impl Upstream {
 
     /// Schedules the reopening of the notification stream, with a growing backoff.
     pub(super) fn reopen_notices_later(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         if http.notices.timer.is_none() {
             http.notices.timer = cx.wake_in(http.notices.wait(), Alarm::Notices(self.id));
         }

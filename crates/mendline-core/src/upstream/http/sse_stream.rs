@@ -19,6 +19,7 @@ use crate::upstream::Upstream;
 use crate::upstream::call::Owner;
 use crate::upstream::credential::Remedy;
 use crate::upstream::exchange::{Exchange, Purpose};
+use crate::upstream::link::Link;
 use crate::upstream::retry_budget::Incident;
 use crate::words::Cause;
 
@@ -26,7 +27,7 @@ impl Upstream {
     /// Requeues the call and tries the SSE stream: the server does not support Streamable HTTP. The attempt does not
     /// count, but the server has received the call: an unsafe one that may have run is answered.
     pub(super) fn try_other_dialect(&mut self, key: Key, evidence: Evidence, why: Reason, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.dialect = Dialect::Sse;
         http.refused = Some(why);
         let why = Reason::from(LossReason::TryingSse);
@@ -39,7 +40,7 @@ impl Upstream {
     }
 
     pub(super) fn sse_stream_ready(&mut self, cx: &mut Cx<'_>) {
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             (http.refused, http.sse_challenged) = (None, None);
             http.release(cx);
         }
@@ -55,7 +56,7 @@ impl Upstream {
 
     /// Handles the end of the SSE stream: the session and all expected answers are lost.
     pub(super) fn sse_stream_ended(&mut self, exchange: &Exchange, how: &ExchangeEnd, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         http.endpoint = None;
         let why: Reason = match (exchange.status, how) {
             (None, ExchangeEnd::NoConnection(why)) => why.clone().into(),
@@ -68,17 +69,17 @@ impl Upstream {
         if exchange.is_refused_for_credential() && self.sse_stream_refused(exchange, &why, cx) {
             return;
         }
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         // Only a response shows that the server does not support this transport. A broken connection shows nothing, and
         // an event stream that breaks before it names its endpoint shows the opposite.
         let broke_off = matches!((exchange.status, how), (None, _) | (Some(200..300), ExchangeEnd::Cut(_)));
-        let was_answered = !broke_off && !self.link.is_up() && exchange.status != Some(401);
+        let was_answered = !broke_off && !http.supervisor.is_up() && exchange.status != Some(401);
         if let Some(refused) = http.refused.take_if(|_| was_answered) {
             // Neither transport: the next call may try both again.
             http.dialect = Dialect::Auto;
             let why = Reason::Both(Box::new(refused), Box::new(why));
             let has_grace = self.calls.iter().any(|(_, call)| call.grace.is_some());
-            if self.ever_answered || has_grace || self.lists.is_provisional() {
+            if self.link.has_ever_answered() || has_grace || self.lists.is_provisional() {
                 // It supported one of them before, or it is starting: a proxy in front of it may be answering now.
                 return self.unreachable(why, false, cx);
             }
@@ -102,10 +103,10 @@ impl Upstream {
 
     /// Handles an SSE stream that was refused for the credential. Returns whether it is opened again.
     fn sse_stream_refused(&mut self, exchange: &Exchange, why: &Reason, cx: &mut Cx<'_>) -> bool {
-        let before = self.http.as_ref().and_then(|http| http.sse_challenged);
+        let before = self.link.http().and_then(|http| http.sse_challenged);
         let remedy = self.remedy_for(exchange, before, true, cx);
         let is_repeated = remedy == Remedy::SendAgain && !self.link.is_up();
-        let Some(http) = &mut self.http else { return false };
+        let Link::Http(http) = &mut self.link else { return false };
         http.sse_challenged = is_repeated.then(|| exchange.challenge_or_default());
         if is_repeated {
             http.release(cx);
@@ -119,7 +120,7 @@ impl Upstream {
 
     /// Closes the SSE stream; all expected answers are lost.
     pub(in crate::upstream) fn drop_sse_stream(&mut self, cx: &mut Cx<'_>) {
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let Some(sse_stream) = http.sse_stream() else { return };
         http.abort(sse_stream, cx);
         http.endpoint = None;
@@ -133,7 +134,7 @@ impl Upstream {
         for key in self.calls.keys_by_age() {
             self.revert_unreached(key);
         }
-        let Some(http) = &mut self.http else { return };
+        let Link::Http(http) = &mut self.link else { return };
         let is_clients = |key: Key| self.calls.get(key).is_some_and(|call| matches!(call.owner, Owner::Client { .. }));
         let is_useless = |exchange: &Exchange| match exchange.purpose {
             Purpose::OneWay => true,
@@ -148,7 +149,7 @@ impl Upstream {
             http.abort(id, cx);
         }
         self.forget_session(cx);
-        if let Some(http) = &mut self.http
+        if let Link::Http(http) = &mut self.link
             && http.orphans_timer.is_none()
             && http.exchanges.values().any(|exchange| http.is_orphan(exchange))
         {
@@ -158,14 +159,14 @@ impl Upstream {
 
     /// The orphaned calls.
     pub(in crate::upstream) fn orphans(&self) -> Vec<Key> {
-        let Some(http) = &self.http else { return Vec::new() };
+        let Link::Http(http) = &self.link else { return Vec::new() };
         let orphans = http.exchanges.values().filter(|exchange| http.is_orphan(exchange));
         orphans.filter_map(|it| if let Purpose::Call(key) = it.purpose { Some(key) } else { None }).collect()
     }
 
     /// Settles the orphans as possibly received.
     pub fn handle_orphans_timer(&mut self, cx: &mut Cx<'_>) {
-        if let Some(http) = &mut self.http {
+        if let Link::Http(http) = &mut self.link {
             http.orphans_timer = None;
         }
         for key in self.orphans() {

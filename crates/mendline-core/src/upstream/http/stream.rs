@@ -13,6 +13,7 @@ use crate::request::Op;
 use crate::slab::Key;
 use crate::upstream::Upstream;
 use crate::upstream::exchange::{Exchange, Purpose};
+use crate::upstream::link::Link;
 
 /// The state of a response stream.
 #[derive(Debug, Default)]
@@ -68,7 +69,7 @@ impl Stream {
 impl Upstream {
     /// Resumes a call's response.
     pub(in crate::upstream) fn resume(&mut self, key: Key, cx: &mut Cx<'_>) {
-        let (Some(http), Some(call)) = (&mut self.http, self.calls.get_mut(key)) else { return };
+        let (Link::Http(http), Some(call)) = (&mut self.link, self.calls.get_mut(key)) else { return };
         call.stream.resume_at = None;
         let Some(last_event) = &call.stream.last_event else { return };
         let mut exchange = Exchange::new(Purpose::Call(key));

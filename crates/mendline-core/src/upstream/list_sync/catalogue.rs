@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendline_wire::{Message, Method, edit, meta};
+use mendline_wire::{Message, Method, edit, meta, revision};
 
 use super::lists::has_same_entries;
 use crate::defaults;
@@ -19,9 +19,6 @@ use crate::list_cache::{CacheKey, Entry, ListCache};
 use crate::moment::Moment;
 use crate::request::{ClientRequest, Op};
 use crate::timers::TimerId;
-
-/// The revisions with an `initialize` handshake.
-const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// The list cache of a server.
 #[derive(Debug, Default)]
@@ -211,7 +208,7 @@ pub fn with_ttl(answer: &Message, time: Duration) -> Message {
 
 /// Returns whether this is a known revision with a handshake.
 pub fn is_known_legacy(version: &str) -> bool {
-    LEGACY.contains(&version)
+    revision::LEGACY.contains(&version)
 }
 
 #[cfg(test)]

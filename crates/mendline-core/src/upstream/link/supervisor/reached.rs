@@ -1,17 +1,17 @@
 //! The reachability of an HTTP server.
 //!
 //! Over HTTP there is no dial of its own: a call that is sent finds out whether the server is reachable, and reports it
-//! to the link.
+//! to the supervisor.
 
-use super::{Health, Link};
+use super::Supervisor;
 use crate::cx::Cx;
 use crate::event::{LinkState, Over};
 use crate::reason::{LossReason, Reason};
 
-impl Link {
+impl Supervisor {
     /// Handles an exchange with a connection: the upstream is reachable. Returns whether this is a change.
     pub fn handle_reached(&mut self, over: Over, cx: &mut Cx<'_>) -> bool {
-        if self.stopped || matches!(self.state, LinkState::Up | LinkState::Draining) {
+        if self.is_stopped() || matches!(self.state, LinkState::Up | LinkState::Draining) {
             return false;
         }
         if self.state != LinkState::Dialing {
@@ -19,7 +19,6 @@ impl Link {
             self.count_dial(cx.now);
         }
         cx.disarm(&mut self.timer);
-        self.health = Health::default();
         self.come_up(over, cx);
         true
     }
@@ -48,5 +47,14 @@ impl Link {
     /// Starts a new link id for a new session, so that server requests of the old one are recognised.
     pub fn renew(&mut self) {
         self.dial += 1;
+    }
+
+    /// Dials again for a new target.
+    pub(in crate::upstream::link) fn restart(&mut self, cx: &mut Cx<'_>) {
+        self.forget_failures(cx);
+        if matches!(self.state, LinkState::Up | LinkState::Dialing) && !self.is_stopped() {
+            self.go_idle_because(LossReason::ConfigurationChanged, cx);
+            self.open(cx);
+        }
     }
 }
