@@ -21,6 +21,7 @@ pub use expected_state::ExpectedState;
 pub use incoming::{Incoming, stamp_of};
 pub use workload::Workload;
 
+use crate::client_streams::ClientStreams;
 use crate::oracle::{Effect, Key, Oracle};
 use crate::pipe::Pipe;
 use crate::rng::Rng;
@@ -99,6 +100,8 @@ pub struct Client {
     pub probe: Probe,
     /// It pauses its workload.
     pub is_idle: bool,
+    /// Its streams, if it has more than one.
+    pub streams: Option<ClientStreams>,
     /// The state that it relies on.
     pub expected: ExpectedState,
     continues_with: Option<&'static str>,
@@ -135,6 +138,7 @@ impl Client {
             closing: false,
             probe: Probe::None,
             is_idle: false,
+            streams: ClientStreams::choose(&rng),
             expected: ExpectedState::default(),
             continues_with: None,
             waiting: BTreeMap::new(),
@@ -164,6 +168,12 @@ impl Client {
             }
             ClientState::Ended | ClientState::Gone => None,
         }
+    }
+
+    /// Returns whether messages may wait that it has not read: in its pipe, or on a stream without a connection.
+    pub fn is_behind(&self) -> bool {
+        let has_detached = self.streams.as_ref().is_some_and(ClientStreams::has_detached);
+        has_detached || self.inbox.unaccepted() + self.inbox.unread() > 0
     }
 
     /// Sends a request and returns its key.

@@ -63,6 +63,8 @@ pub enum Due {
     AnswerDue(Key),
     /// The deadline of a request that was never sent.
     RecoveryEnds(Key),
+    /// A stream of a client gets a connection again.
+    StreamReattaches(ClientId),
     /// No event; only advances the clock.
     Pause(u32),
 }

@@ -15,6 +15,7 @@ pub mod check;
 pub mod child;
 pub mod cli;
 pub mod client;
+pub mod client_streams;
 pub mod clock;
 pub mod coverage;
 pub mod defect;

@@ -9,7 +9,7 @@ mod adapter;
 use std::time::Duration;
 
 use mendline_core::port::{Challenge, ExchangeId, Signal};
-use mendline_core::{Config, Input, LinkId, Moment, Port};
+use mendline_core::{ClientId, Config, Input, LinkId, Moment, Port, StreamId};
 use mendline_wire::Spliced;
 
 use crate::exchange::Request;
@@ -24,6 +24,8 @@ pub trait Machine {
     fn poll_output(&mut self) -> Option<EngineOutput>;
     /// Returns the next message to write.
     fn poll_write(&mut self, port: Port, now: Moment) -> Option<Spliced>;
+    /// Returns the next message for a stream of a client that has many.
+    fn poll_stream(&mut self, client: ClientId, stream: StreamId, now: Moment) -> Option<Option<Spliced>>;
     /// Returns whether it accepts input from this port.
     fn may_read(&self, port: Port) -> bool;
     /// Returns the requested wake-up time.
@@ -53,6 +55,8 @@ pub enum EngineOutput {
     Renew(usize),
     /// Renew the credential of this server; the one with this number was refused.
     RenewCredential(usize, u32, Challenge),
+    /// Has messages for a stream of a client.
+    StreamReady(ClientId, StreamId),
     /// Emits an event.
     Event(EngineEvent),
     /// Is finished.

@@ -198,6 +198,8 @@ pub struct Reader {
     pub gone: bool,
     /// It has unread messages.
     pub behind: bool,
+    /// It has several streams, which have no common order.
+    pub has_streams: bool,
 }
 
 impl Oracle {

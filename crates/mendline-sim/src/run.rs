@@ -275,6 +275,7 @@ fn drain(world: &mut World, plan: &Plan) {
         }
         Ending::ClientsEnd => {
             world.record(&Fact::Closing);
+            world.reattach_all_streams();
             for client in world.clients.iter_mut().filter(|client| client.is_connected()) {
                 client.closing = true;
             }

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mendline_core::port::{Change, ExchangeId};
-use mendline_core::{ClientId, Config, Input, LinkId, Moment, UpstreamConfig, UpstreamId};
+use mendline_core::{ClientId, ClientStreams, Config, Input, LinkId, Moment, StreamId, UpstreamConfig, UpstreamId};
 use mendline_wire::Method;
 
 pub use host::Host;
@@ -142,10 +142,15 @@ impl World {
     /// Connects a client.
     pub fn connect_client(&mut self, client: Client) {
         let (id, upstream) = (client.id, UpstreamId(client.upstream as u16));
-        self.oracle.readers.entry(id).or_default();
+        self.oracle.readers.entry(id).or_default().has_streams = client.streams.is_some();
         self.record(&Fact::ClientConnected(client.upstream));
+        let has_many = client.streams.is_some();
         self.clients.push(client);
-        self.send_input(Input::ClientOpened { client: id, upstream });
+        let streams = if has_many { ClientStreams::Many { resumed: None } } else { ClientStreams::One };
+        self.send_input(Input::ClientOpened { client: id, upstream, streams });
+        if has_many {
+            self.send_input(Input::StreamAttached { client: id, stream: StreamId::COMMON });
+        }
     }
 
     /// Runs until a time, until an invariant is broken, or until nothing is scheduled before it.
@@ -229,6 +234,7 @@ impl World {
     /// Tells the engine to stop.
     pub fn stop(&mut self) {
         self.record(&Fact::Stopped);
+        self.reattach_all_streams();
         self.send_input(Input::Stop);
         self.settle_and_check();
     }
@@ -438,6 +444,7 @@ impl World {
             Due::FaultBegins(index) => crate::fault::begin(self, index),
             Due::FaultRepeats(index) => crate::fault::repeat(self, index),
             Due::FaultEnds(index) => crate::fault::end(self, index),
+            Due::StreamReattaches(client) => self.stream_reattaches(client),
             Due::AnswerDue(key) => self.answer_due(key),
             Due::RecoveryEnds(key) => self.recovery_ends(key),
         }

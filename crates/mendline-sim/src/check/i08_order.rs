@@ -35,6 +35,8 @@ pub(super) struct Order {
     connected: Vec<u64>,
     /// Reports of changed lists, which are collected and may be passed on later, but once.
     list_changes: BTreeSet<(ClientId, Stamp)>,
+    /// Messages that clients with many streams have read. Only messages of one request have an order there.
+    on_streams: BTreeSet<(ClientId, Stamp)>,
     upstream_of: BTreeMap<ClientId, usize>,
     /// The last progress value of each request.
     progress: BTreeMap<Key, f64>,
@@ -49,6 +51,7 @@ impl Order {
             notices: vec![Notices::default(); upstreams],
             connected: vec![0; upstreams],
             list_changes: BTreeSet::new(),
+            on_streams: BTreeSet::new(),
             upstream_of: BTreeMap::new(),
             progress: BTreeMap::new(),
         }
@@ -65,8 +68,12 @@ impl Order {
         }
     }
 
-    fn next(&mut self, client: ClientId, stamp: Option<Stamp>) -> Result<(), String> {
+    fn next(&mut self, client: ClientId, stamp: Option<Stamp>, oracle: &Oracle) -> Result<(), String> {
         let Some(stamp) = stamp else { return Ok(()) };
+        if oracle.readers.get(&client).is_some_and(|reader| reader.has_streams) {
+            let is_new = self.on_streams.insert((client, stamp));
+            return if is_new { Ok(()) } else { Err(format!("client {} read {stamp:?} twice", client.0)) };
+        }
         let upstream = self.upstream_of.get(&client).copied().unwrap_or_default();
         if let Some(index) = self.delivered.get(&(upstream, stamp)) {
             return match self.last_delivered.insert(client, *index) {
@@ -124,15 +131,15 @@ impl Check for Order {
                 {
                     self.notices[*upstream].seen += 1;
                 }
-                return self.next(*client, *stamp);
+                return self.next(*client, *stamp, oracle);
             }
             // It waited for a ping while other answers were forwarded; the order of answers is not guaranteed.
             Fact::Answered { verdict, .. } if names_session(verdict) => {}
-            Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp),
-            Fact::ServerRequestRead { client, stamp } => return self.next(*client, *stamp),
+            Fact::Answered { key, stamp, .. } => return self.next(oracle.of(*key).client, *stamp, oracle),
+            Fact::ServerRequestRead { client, stamp } => return self.next(*client, *stamp, oracle),
             Fact::Progressed { client, named, value, stamp, .. } => {
                 self.grow(*named, *value, oracle)?;
-                return self.next(*client, *stamp);
+                return self.next(*client, *stamp, oracle);
             }
             Fact::ServerViolation { by, text } => return Err(format!("{by} {text}")),
             Fact::ClientViolation { client, text } => return Err(format!("client {} {text}", client.0)),

@@ -1,8 +1,9 @@
 //! I23: a refused credential is renewed once for all requests.
 //!
 //! One renewal is requested at a time, and each credential is renewed once for each challenge. A source that is not a
-//! login is asked again after a failure, at the pace of the probes. While a renewal is requested because the credential
-//! is invalid, no call is sent. After a refusal a call is sent again with another credential, once for each challenge.
+//! login is asked again after a failure, at the pace of the probes, and any source after a reconnect by the operator.
+//! While a renewal is requested because the credential is invalid, no call is sent. After a refusal a call is sent again
+//! with another credential, once for each challenge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -102,6 +103,11 @@ impl Check for OneRenewal {
                 it.requested = None;
                 it.renewed.clear();
                 it.sent.clear();
+                Ok(())
+            }
+            // The operator allows another renewal.
+            Fact::ManualAction(upstream) => {
+                self.upstreams[*upstream].renewed.clear();
                 Ok(())
             }
             Fact::CredentialChanged(upstream, number) => {

@@ -52,6 +52,15 @@ macro_rules! adapter {
                 fn poll_write(&mut self, wanted: real::Port, now: real::Moment) -> Option<Spliced> {
                     self.engine.poll_write(port(wanted), core::Moment(now.0))
                 }
+                fn poll_stream(
+                    &mut self,
+                    id: real::ClientId,
+                    stream: real::StreamId,
+                    now: real::Moment,
+                ) -> Option<Option<Spliced>> {
+                    let stream = core::StreamId(stream.0);
+                    self.engine.poll_stream(client(id), stream, core::Moment(now.0)).map(|it| it.message)
+                }
                 fn may_read(&self, wanted: real::Port) -> bool {
                     self.engine.may_read(port(wanted))
                 }
@@ -213,6 +222,7 @@ macro_rules! adapter {
             fn port(from: real::Port) -> core::Port {
                 match from {
                     real::Port::Client(id) => core::Port::Client(client(id)),
+                    real::Port::Stream(id, stream) => core::Port::Stream(client(id), core::StreamId(stream.0)),
                     real::Port::Link(id) => core::Port::Link(link(id)),
                     real::Port::Exchange(id) => core::Port::Exchange(exchange(id)),
                 }
@@ -265,11 +275,25 @@ macro_rules! adapter {
                         // Converted through its stored form, as between two processes.
                         what: core::ListCache::read(&what.write()).unwrap_or_default(),
                     },
-                    real::Input::ClientOpened { client: id, upstream } => {
-                        core::Input::ClientOpened { client: client(id), upstream: core::UpstreamId(upstream.0) }
+                    real::Input::ClientOpened { client: id, upstream, streams } => core::Input::ClientOpened {
+                        client: client(id),
+                        upstream: core::UpstreamId(upstream.0),
+                        streams: match streams {
+                            real::ClientStreams::One => core::ClientStreams::One,
+                            real::ClientStreams::Many { resumed } => core::ClientStreams::Many { resumed },
+                        },
+                    },
+                    real::Input::FromClient { client: id, stream, received } => {
+                        core::Input::FromClient { client: client(id), stream: core::StreamId(stream.0), received }
                     }
-                    real::Input::FromClient { client: id, received } => {
-                        core::Input::FromClient { client: client(id), received }
+                    real::Input::StreamAttached { client: id, stream } => {
+                        core::Input::StreamAttached { client: client(id), stream: core::StreamId(stream.0) }
+                    }
+                    real::Input::StreamDetached { client: id, stream } => {
+                        core::Input::StreamDetached { client: client(id), stream: core::StreamId(stream.0) }
+                    }
+                    real::Input::StreamClosed { client: id, stream } => {
+                        core::Input::StreamClosed { client: client(id), stream: core::StreamId(stream.0) }
                     }
                     real::Input::ClientEnded { client: id } => core::Input::ClientEnded { client: client(id) },
                     real::Input::ClientLost { client: id } => core::Input::ClientLost { client: client(id) },
@@ -378,6 +402,9 @@ macro_rules! adapter {
                         };
                         EngineOutput::RenewCredential(usize::from(upstream.0), refused, challenge)
                     }
+                    core::Output::StreamReady { client, stream } => {
+                        EngineOutput::StreamReady(real::ClientId(client.0), real::StreamId(stream.0))
+                    }
                     core::Output::Finished { .. } => EngineOutput::Finished,
                 }
             }
@@ -450,6 +477,7 @@ macro_rules! adapter {
                     Dropped::Undeliverable => "no way",
                     Dropped::StaleProgress => "stale progress",
                     Dropped::StaleReply => "stale reply",
+                    Dropped::NoStream => "no stream",
                 }
             }
         }

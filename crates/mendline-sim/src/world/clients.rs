@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use mendline_core::{ClientId, Input, Port};
-use mendline_wire::{Limits, Line, Message, Received};
+use mendline_core::{ClientId, Input, Port, StreamId};
+use mendline_wire::{Limits, Line, Message, Method, Received, Spliced};
 
 use super::World;
 use crate::client::{ClientState, Incoming, Probe};
+use crate::client_streams::ClientStreams;
 use crate::clock::Due;
 use crate::fact::Fact;
 use crate::oracle::{Key, Verdict};
@@ -70,8 +71,63 @@ impl World {
             self.record(&Fact::Arrived(key));
         }
         let received = Received::from_line(Line::Text(line), &Limits::default());
-        self.send_input(Input::FromClient { client: id, received });
+        let stream =
+            self.clients[index].streams.as_mut().map_or(StreamId::COMMON, |streams| streams.of_frame(&received));
+        // A list that is read late would be taken for a newer one than a notification that was read before.
+        let may_be_lost = matches!(&received, Received::Message(message) if message.method() == Method::ToolsCall);
+        self.send_input(Input::FromClient { client: id, stream, received });
+        if may_be_lost {
+            self.lose_stream(index, stream);
+        }
         true
+    }
+
+    /// Lets a stream lose its connection for a while, or not.
+    fn lose_stream(&mut self, index: usize, stream: StreamId) {
+        let client = &mut self.clients[index];
+        let id = client.id;
+        let Some(streams) = client.streams.as_mut() else { return };
+        if streams.loses(stream) {
+            self.clock.after(streams.pause(), Due::StreamReattaches(id));
+            self.send_input(Input::StreamDetached { client: id, stream });
+        }
+    }
+
+    pub(super) fn stream_reattaches(&mut self, id: ClientId) {
+        let streams = self.client(id).and_then(|index| self.clients[index].streams.as_mut());
+        if let Some(stream) = streams.and_then(|streams| streams.reattached()) {
+            self.send_input(Input::StreamAttached { client: id, stream });
+        }
+    }
+
+    /// Attaches every stream, and lets none lose its connection any more: what waits at the end is read.
+    pub(crate) fn reattach_all_streams(&mut self) {
+        for index in 0..self.clients.len() {
+            let client = self.clients[index].id;
+            let streams = self.clients[index].streams.as_mut();
+            for stream in streams.map(ClientStreams::stay_attached).unwrap_or_default() {
+                self.send_input(Input::StreamAttached { client, stream });
+            }
+        }
+    }
+
+    /// Returns the next message for a client.
+    fn next_message(&mut self, index: usize) -> Option<Spliced> {
+        let now = self.clock.now() + self.slept;
+        let client = &mut self.clients[index];
+        let id = client.id;
+        let Some(streams) = client.streams.as_mut() else { return self.machine.poll_write(Port::Client(id), now) };
+        while let Some(stream) = streams.next_ready() {
+            // Nothing comes of a stream that is over without a message, or has none now.
+            if let Some(Some(message)) = self.machine.poll_stream(id, stream, now) {
+                streams.announce(stream);
+                if !streams.is_of_stream(&message.to_bytes(), stream) {
+                    self.record(&Fact::ContractBroken("an answer was written to the stream of another request"));
+                }
+                return Some(message);
+            }
+        }
+        None
     }
 
     /// Writes to a client as much as it accepts.
@@ -86,14 +142,13 @@ impl World {
             if self.clients[index].inbox.unaccepted() > 0 {
                 break;
             }
-            let now = self.clock.now() + self.slept;
-            let Some(text) = self.machine.poll_write(Port::Client(id), now) else { break };
+            let Some(text) = self.next_message(index) else { break };
             moved = true;
             let Some(message) = self.parse_output(text.to_bytes()) else { break };
             self.clients[index].inbox.pull(message, None);
         }
         let client = &mut self.clients[index];
-        self.oracle.readers.entry(id).or_default().behind = client.inbox.unaccepted() + client.inbox.unread() > 0;
+        self.oracle.readers.entry(id).or_default().behind = client.is_behind();
         if client.inbox.unread() > 0 && client.reads && !client.will_read {
             client.will_read = true;
             self.clock.after(Duration::from_micros(100), Due::ClientReads(id));
@@ -156,10 +211,9 @@ impl World {
         let Some(due) = record.due() else { return };
         let now = self.clock.now();
         let Some(index) = self.client(client) else { return };
-        let inbox = &self.clients[index].inbox;
         if due + TICK > now {
             self.clock.at(due + TICK, Due::AnswerDue(key));
-        } else if inbox.unaccepted() + inbox.unread() > 0 {
+        } else if self.clients[index].is_behind() {
             // The answer may be among the unread messages of the client.
             self.clock.after(Duration::from_millis(100), Due::AnswerDue(key));
         } else {
@@ -171,10 +225,7 @@ impl World {
     pub(super) fn recovery_ends(&mut self, key: Key) {
         let record = self.oracle.of(key);
         let unsent = record.is_open() && record.whole == 0;
-        let unread = self.client(record.client).is_some_and(|index| {
-            let inbox = &self.clients[index].inbox;
-            inbox.unaccepted() + inbox.unread() > 0
-        });
+        let unread = self.client(record.client).is_some_and(|index| self.clients[index].is_behind());
         if unsent && !unread && !self.oracle.is_gone(record.client) && self.finished.is_none() {
             self.record(&Fact::Overdue(key));
         }

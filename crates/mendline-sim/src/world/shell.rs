@@ -72,6 +72,12 @@ impl World {
                     origin.conversations.values_mut().for_each(|conversation| conversation.known = false);
                 }
             }
+            EngineOutput::StreamReady(client, stream) => {
+                let index = self.client(*client);
+                if let Some(streams) = index.and_then(|index| self.clients[index].streams.as_mut()) {
+                    streams.announce(*stream);
+                }
+            }
             EngineOutput::Event(event) => {
                 self.has_emitted = true;
                 self.record(&Fact::Emitted(event));
