@@ -89,6 +89,8 @@ pub struct OAuth {
     pub allow_private: bool,
     /// Who starts a login.
     pub start: LoginStart,
+    /// The use of the system keyring, if it is written.
+    pub keyring: Option<KeyringUse>,
 }
 
 /// The settings of a login of a program.
@@ -149,6 +151,29 @@ pub enum ClientAuthMethod {
     Basic,
     /// `client_secret_post`.
     Post,
+}
+
+/// The use of the system keyring for a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyringUse {
+    /// The login is sealed if there is a keyring that is not locked.
+    Auto,
+    /// The login is not stored without a key in the keyring.
+    Always,
+    /// The login is not sealed.
+    Never,
+}
+
+impl KeyringUse {
+    /// Parses the word of the configuration.
+    pub fn parse(word: &str) -> Option<KeyringUse> {
+        match word {
+            "auto" => Some(KeyringUse::Auto),
+            "always" => Some(KeyringUse::Always),
+            "never" => Some(KeyringUse::Never),
+            _ => None,
+        }
+    }
 }
 
 /// Who starts a login.

@@ -7,8 +7,10 @@
 //! A finding shows a line of the file, and the line may hold a secret. A file therefore has a second text for display,
 //! of equal length, in which secrets are masked ([`Source::shown`]).
 
+mod edit;
 pub(crate) mod json;
 mod mask;
+mod replace;
 mod toml;
 
 use std::fmt;
@@ -19,7 +21,9 @@ use std::path::{Path, PathBuf};
 use mendline::observe::escaped::Escaped;
 
 use crate::finding::Finding;
+pub use edit::{EditError, Editor, NewValue};
 pub(crate) use mask::mask;
+pub use replace::{NewText, ReplaceError, replace};
 
 /// The maximum size of a file.
 const LONGEST: u64 = 4 << 20;

@@ -180,6 +180,7 @@ pub const SERVER: &[Key] = &[
     STARTUP,
     SHARING,
     TRUST_HINTS,
+    OWN_TOOLS,
     // Codex.
     key("enabled", Kind::Flag, "true", "Codex: the opposite of `disabled`."),
     key("http_headers", Kind::Pairs, "{}", "Codex: `headers`."),
@@ -251,6 +252,7 @@ pub(crate) const POLICIES: &[Key] = &[
     STARTUP,
     SHARING,
     TRUST_HINTS,
+    OWN_TOOLS,
 ];
 
 const AUTO_RECONNECT: Key = key("autoReconnect", Kind::Block(AUTO_RECONNECT_KEYS), "", "Reconnects to a lost server.");
@@ -386,6 +388,12 @@ const STARTUP: Key = key(
 );
 const SHARING: Key =
     key("sharing", Kind::Unsupported(GATEWAY), "", "One child for all clients of the gateway, or one for each.");
+const OWN_TOOLS: Key = key(
+    "ownTools",
+    Kind::Flag,
+    "false",
+    "true: clients see a tool and a resource of Mendline itself, `mendline_status`; for clients that connect afterwards.",
+);
 const TRUST_HINTS: Key = key("trustHints", Kind::Flag, "true", "true: trust the hints of the server about its tools.");
 
 /// Returns the key with this name.

@@ -19,6 +19,7 @@
 //! would be surprising. A cause in the environment (an unset variable, for example) stops only its server. In a file of
 //! another program a mistake stops only its server.
 
+mod assignment;
 mod auth;
 mod check;
 mod env_file;
@@ -39,10 +40,13 @@ use std::path::{Path, PathBuf};
 use check::Checker;
 use file::{Entry, Value};
 
-pub use auth::{Auth, ClientAuthMethod, ClientCredentials, ClientProof, CredentialHeader, LoginStart, OAuth, Resource};
+pub use assignment::{Assignment, AssignmentError, KeyPath};
+pub use auth::{
+    Auth, ClientAuthMethod, ClientCredentials, ClientProof, CredentialHeader, KeyringUse, LoginStart, OAuth, Resource,
+};
 pub use check::Owner;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
-pub use file::{ReadError, Source};
+pub use file::{EditError, Editor, NewText, NewValue, ReadError, ReplaceError, Source, replace};
 pub use finding::{Cause, Finding, RenderStyle, Severity};
 pub use location::{ConfigFile, NoConfigFile, find};
 pub use lower::{ClientFiles, Endpoint, LogSettings, PolicyError, PolicySet, Server, Tls, is_policy};
@@ -159,6 +163,28 @@ impl Loaded {
 
 /// Loads a file. `is_ours` means that it is in Mendline's configuration directory.
 pub fn load(source: Source, is_ours: bool, environment: Environment) -> Loaded {
+    load_with(source, environment, |tree, source| owner_of(tree, source, is_ours), check_file)
+}
+
+/// Loads the servers of a client below this path of keys, such as those of one project.
+pub fn load_section(source: Source, section: &[String], environment: Environment) -> Loaded {
+    let check = |tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded| {
+        // The rest of the file belongs to the client and is not shown.
+        checker.mask(tree);
+        let entries = section.iter().try_fold(tree, |value, key| value.get(key)).and_then(Value::table);
+        for entry in entries.unwrap_or_default() {
+            lower::server(entry, &Default::default(), checker, loaded);
+        }
+    };
+    load_with(source, environment, |_, _| Owner::OtherProgram, check)
+}
+
+fn load_with(
+    source: Source,
+    environment: Environment,
+    owner: impl Fn(&Value, &Source) -> Owner,
+    check: impl Fn(&Value, &mut Checker<'_>, &mut Loaded),
+) -> Loaded {
     let mut environment = environment;
     environment.workspace = location::workspace(source.path());
     environment.directory = source.path().parent().map(Path::to_owned);
@@ -177,9 +203,9 @@ pub fn load(source: Source, is_ours: bool, environment: Environment) -> Loaded {
             return loaded;
         }
     };
-    loaded.owner = owner_of(&tree, &loaded.source, is_ours);
+    loaded.owner = owner(&tree, &loaded.source);
     let mut checker = Checker::new(&environment, loaded.owner);
-    check_file(&tree, &mut checker, &mut loaded);
+    check(&tree, &mut checker, &mut loaded);
     let Checker { mut findings, secrets, .. } = checker;
     findings.sort_by_key(|finding| finding.at.as_ref().map(|at| at.start));
     let shown = file::mask(loaded.source.text(), secrets);

@@ -40,7 +40,7 @@ impl std::fmt::Display for NoConfigFile {
         match &self.expected {
             Some(path) => write!(
                 f,
-                "no configuration file: {} does not exist, and neither --config nor {VARIABLE} is set; create it, or name a file",
+                "no configuration file: {} does not exist, and neither --config nor {VARIABLE} is set; `mendline add` creates it, or name a file",
                 path.display()
             ),
             None => write!(

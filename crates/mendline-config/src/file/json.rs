@@ -25,7 +25,7 @@ pub const OPTIONS: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-pub(super) fn parse(text: &str) -> Result<Value, Finding> {
+pub(crate) fn parse(text: &str) -> Result<Value, Finding> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &OPTIONS).map_err(|error| refused(text, &error))?;
     match parsed.value {
         Some(value) => Ok(convert(value)),

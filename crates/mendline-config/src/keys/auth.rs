@@ -80,6 +80,12 @@ pub(crate) const KEYS: &[Key] = &[
         "auto",
         "oauth: auto: open the browser when a login is needed and a person is there; never: only `mendline login` does.",
     ),
+    key(
+        "keyring",
+        Kind::Choice(&["auto", "always", "never"]),
+        "auto",
+        "oauth: auto: the login is sealed with a key in the system keyring, if there is one; always: only so; never: not.",
+    ),
     key("privateKey", Kind::Text, "", "clientCredentials: a file with the private key (PEM), relative to this file."),
     key(
         "algorithm",
@@ -133,6 +139,7 @@ pub(crate) const TYPES: &[AuthType] = &[
             "bearer",
             "allowPrivate",
             "login",
+            "keyring",
             "CLIENT_ID",
             "CLIENT_SECRET",
         ],

@@ -8,7 +8,7 @@ use mendline::transport::http::Target;
 
 use super::Settings;
 use crate::auth::{
-    Auth, ClientAuthMethod, ClientCredentials, ClientProof, CredentialHeader, LoginStart, OAuth, Resource,
+    Auth, ClientAuthMethod, ClientCredentials, ClientProof, CredentialHeader, KeyringUse, LoginStart, OAuth, Resource,
 };
 use crate::check::{Checker, TypedValue};
 use crate::file::{Entry, Value, ValueKind};
@@ -211,6 +211,7 @@ impl AuthReader<'_> {
                 Some("never") => LoginStart::Never,
                 _ => LoginStart::Auto,
             },
+            keyring: settings.choice("auth.keyring").and_then(KeyringUse::parse),
         })))
     }
 

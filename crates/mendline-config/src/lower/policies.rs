@@ -91,6 +91,7 @@ fn apply_keys(settings: Settings<'_>, upstream: &mut UpstreamConfig, with_codex:
     limits.in_flight = settings.count("limits.inFlight").map_or(limits.in_flight, |most| most as usize);
     limits.waiting = settings.count("limits.waiting").map_or(limits.waiting, |most| most as usize);
     upstream.trust_hints = settings.flag("trustHints").unwrap_or(upstream.trust_hints);
+    upstream.own_tools = settings.flag("ownTools").unwrap_or(upstream.own_tools);
     upstream.catalogue.cache = settings.flag("catalogue.cache").unwrap_or(upstream.catalogue.cache);
     upstream.catalogue.startup = match settings.choice("startup") {
         Some("wait") => Startup::Wait,
