@@ -103,7 +103,9 @@ fn der(pem: &str) -> Result<Vec<u8>, OAuthError> {
 
 #[cfg(test)]
 mod tests {
-    use ring::signature::{ECDSA_P256_SHA256_FIXED, ED25519, KeyPair, UnparsedPublicKey, VerificationAlgorithm};
+    use ring::signature::{
+        ECDSA_P256_SHA256_FIXED, ED25519, KeyPair, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
+    };
 
     use super::*;
 
@@ -132,6 +134,12 @@ mod tests {
         let signer = Signer::new(pem(document.as_ref()), Algorithm::EdDsa, None, "https://a".into()).unwrap();
         let assertion = signer.assertion("client", SystemTime::UNIX_EPOCH).unwrap();
         verify(&ED25519, pair.public_key().as_ref(), &assertion);
+
+        let key = include_str!("assertion/test-key.pem");
+        let pair = RsaKeyPair::from_pkcs8(&der(key).unwrap()).unwrap();
+        let signer = Signer::new(Secret::new(key), Algorithm::Rs256, None, "https://a".into()).unwrap();
+        let assertion = signer.assertion("client", SystemTime::UNIX_EPOCH).unwrap();
+        verify(&RSA_PKCS1_2048_8192_SHA256, pair.public_key().as_ref(), &assertion);
 
         let parts: Vec<&str> = assertion.expose().split('.').collect();
         let claims: serde_json::Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts[1]).unwrap()).unwrap();

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mendline::decisions::reason::CredentialError;
+use mendline::os::keyring::KeyringError;
 
 /// The reason why a login, a logout or a renewal failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,6 +151,23 @@ pub enum OAuthError {
         /// The number of fruitless requests today.
         count: u32,
     },
+    /// A login is sealed, and the keyring does not give its key now.
+    Sealed {
+        /// The file of the login.
+        path: PathBuf,
+        /// The reason.
+        why: KeyringError,
+    },
+    /// A login is sealed with a key that the keyring does not have.
+    KeyLost {
+        /// The file of the login.
+        path: PathBuf,
+    },
+    /// Logins are to be sealed, and the keyring has no key for that.
+    NoSeal {
+        /// The reason.
+        why: KeyringError,
+    },
     /// The store of logins cannot be used.
     Store {
         /// The file.
@@ -188,7 +206,16 @@ impl fmt::Display for AddressProblem {
 impl OAuthError {
     /// Returns whether waiting can help.
     pub fn can_pass(&self) -> bool {
-        matches!(self, OAuthError::Unavailable { .. } | OAuthError::Locked { .. })
+        match self {
+            OAuthError::Unavailable { .. } | OAuthError::Locked { .. } => true,
+            OAuthError::Sealed { why, .. } | OAuthError::NoSeal { why } => *why == KeyringError::TimedOut,
+            _ => false,
+        }
+    }
+
+    /// Returns whether the login is stored, and can be read as soon as the keyring gives its key.
+    pub(crate) fn awaits_keyring(&self) -> bool {
+        matches!(self, OAuthError::Sealed { .. } | OAuthError::KeyLost { .. } | OAuthError::NoSeal { .. })
     }
 
     /// Returns the reason in the words of the engine.
@@ -197,7 +224,10 @@ impl OAuthError {
             OAuthError::NoLogin { .. } => CredentialError::NoLogin,
             OAuthError::LoginEnded { .. } => CredentialError::LoginEnded,
             OAuthError::Unavailable { why, .. } => CredentialError::Unavailable { why: why.clone() },
-            OAuthError::Locked { .. } => CredentialError::Unavailable { why: self.to_string() },
+            error if error.can_pass() => CredentialError::Unavailable { why: self.to_string() },
+            OAuthError::Sealed { path, .. } | OAuthError::KeyLost { path } => {
+                CredentialError::File { path: path.display().to_string(), why: self.sealed_because() }
+            }
             OAuthError::Store { path, why } => {
                 CredentialError::File { path: path.display().to_string(), why: why.clone() }
             }
@@ -227,6 +257,14 @@ impl fmt::Display for OAuthError {
                 f,
                 "{count} requests to {origin} were fruitless today, so no more are sent; log in again or wait until tomorrow"
             ),
+            OAuthError::Sealed { path, .. } | OAuthError::KeyLost { path } => {
+                write!(f, "cannot use {}: {}", path.display(), self.sealed_because())
+            }
+            OAuthError::NoSeal { why } => write!(
+                f,
+                "logins are stored only with a key in the system keyring, and {why}; unlock or start the keyring, or \
+                 allow unsealed logins (\"keyring\": \"auto\" in auth, --keyring auto, MENDLINE_KEYRING=auto)"
+            ),
             OAuthError::Store { path, why } => write!(f, "cannot use {}: {why}", path.display()),
             OAuthError::Unavailable { url, why } => write!(f, "cannot reach {url}: {why}"),
             other => other.fmt_login(f),
@@ -235,6 +273,27 @@ impl fmt::Display for OAuthError {
 }
 
 impl OAuthError {
+    /// The reason why a sealed login cannot be opened, and the next step.
+    fn sealed_because(&self) -> String {
+        match self {
+            OAuthError::Sealed { why: KeyringError::NoKeyring { why }, .. } => format!(
+                "it is sealed with a key in the system keyring, and {why}; run this in the session of the desktop, or \
+                 replace it by a login without a seal: mendline login --keyring never"
+            ),
+            OAuthError::Sealed { why: KeyringError::Locked, .. } => {
+                "it is sealed with a key in the system keyring, and the system keyring is locked; unlock the keyring and \
+                 try again"
+                    .to_owned()
+            }
+            OAuthError::Sealed { why, .. } => format!(
+                "it is sealed with a key in the system keyring, and {why}; if this lasts, start the keyring again"
+            ),
+            _ => {
+                "it is sealed with a key that the system keyring does not have any more; run: mendline login".to_owned()
+            }
+        }
+    }
+
     /// The reasons of discovery, registration and interactive login.
     fn fmt_login(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -44,8 +44,8 @@ pub use error::OAuthError;
 pub use login::{LoggedIn, LoggedOut, LoginInfo, LoginOptions, Way, login, login_of, logout, token};
 pub use renew::finish_renewals;
 pub use settings::{ClientCredentialsSettings, Settings};
-pub use source::{ClientCredentialsSource, OAuthSource};
-pub use store::Store;
+pub use source::{ClientCredentialsSource, LimitedSource, OAuthSource};
+pub use store::{Keyring, Sealing, Store};
 pub use ui::{LoginUi, Progress};
 
 /// The parts that every operation needs: an HTTP client, the store of logins, the redactor and the clock.
@@ -54,13 +54,20 @@ pub struct OAuth {
     http: Arc<dyn http::HttpClient>,
     store: Store,
     redactor: Redactor,
-    clock: Arc<dyn Fn() -> SystemTime + Send + Sync>,
+    clock: Clock,
+}
+
+/// The clock of this machine, which a test may replace.
+type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
+fn system_clock() -> Clock {
+    Arc::new(SystemTime::now)
 }
 
 impl OAuth {
     /// Puts the parts together.
     pub fn new(http: Arc<dyn http::HttpClient>, store: Store) -> OAuth {
-        OAuth { http, store, redactor: Redactor::default(), clock: Arc::new(SystemTime::now) }
+        OAuth { http, store, redactor: Redactor::default(), clock: system_clock() }
     }
 
     /// Sets the redactor, which learns every secret before it is used.

@@ -109,6 +109,8 @@ pub struct LoginInfo {
     pub scopes: Vec<String>,
     /// Whether the authorization server has ended the login.
     pub ended: bool,
+    /// Whether its tokens are sealed with a key in the keyring.
+    pub sealed: bool,
 }
 
 /// The result of a logout.
@@ -140,13 +142,20 @@ pub async fn login(
     let deadline = Instant::now() + options.timeout;
     let _lock = match turn(oauth, &key, deadline, ui).await? {
         Turn::Ours(lock) => lock,
-        Turn::Done(login) => return Ok(LoggedIn { info: login.info(), by_other_process: true }),
+        Turn::Done(login) => return Ok(LoggedIn { info: stored_info(oauth, &key, &login), by_other_process: true }),
         Turn::TooLate => {
             return Err(OAuthError::NoCallback { after: options.timeout, registered_before: false });
         }
     };
-    let login = Flow::new(oauth, settings, options, ui, key, deadline).run().await?;
-    Ok(LoggedIn { info: login.info(), by_other_process: false })
+    // Known before the person confirms: whether the login can be stored.
+    oauth.store.prepare().await?;
+    let login = Flow::new(oauth, settings, options, ui, key.clone(), deadline).run().await?;
+    Ok(LoggedIn { info: stored_info(oauth, &key, &login), by_other_process: false })
+}
+
+/// Returns a login as it is stored.
+fn stored_info(oauth: &OAuth, key: &Key, login: &Login) -> LoginInfo {
+    oauth.store.login_info(key).ok().flatten().unwrap_or_else(|| login.info())
 }
 
 /// The result of waiting for other logins to the same server.
@@ -165,7 +174,7 @@ async fn turn(oauth: &OAuth, key: &Key, deadline: Instant, ui: &dyn LoginUi) -> 
         let lock = oauth.store.try_flow_lock(key)?;
         if waited
             && oauth.store.stamp(key) != before
-            && let Some(login) = oauth.store.load(key)?
+            && let Some(login) = oauth.store.peek(key)?
             && !login.ended
             && login.renewals == 0
             && login.received_at >= start
@@ -194,7 +203,15 @@ async fn turn(oauth: &OAuth, key: &Key, deadline: Instant, ui: &dyn LoginUi) -> 
 pub async fn logout(oauth: &OAuth, settings: &Settings) -> Result<LoggedOut, OAuthError> {
     let key = Store::key(&settings.server, settings.account.as_deref());
     let _lock = oauth.store.lock(&key, LOCK_WITHIN).await?;
-    let Some(login) = oauth.store.load(&key)? else { return Ok(LoggedOut::NoLogin) };
+    let login = match oauth.store.load(&key).await {
+        Ok(Some(login)) => login,
+        Ok(None) => return Ok(LoggedOut::NoLogin),
+        Err(lost @ OAuthError::KeyLost { .. }) => {
+            oauth.store.delete(&key)?;
+            return Ok(LoggedOut::DeletedOnly { why: Some(lost.to_string()) });
+        }
+        Err(error) => return Err(error),
+    };
     let result = match (&login.revocation_endpoint, &login.refresh_token) {
         (None, _) => LoggedOut::DeletedOnly { why: None },
         (Some(endpoint), refresh) => {
@@ -218,7 +235,7 @@ pub async fn logout(oauth: &OAuth, settings: &Settings) -> Result<LoggedOut, OAu
 pub async fn token(oauth: &OAuth, settings: &Settings) -> Result<Credential, OAuthError> {
     let key = Store::key(&settings.server, settings.account.as_deref());
     let name = || settings.shown_name().to_owned();
-    let Some(login) = oauth.store.load(&key)? else { return Err(OAuthError::NoLogin { name: name() }) };
+    let Some(login) = oauth.store.load(&key).await? else { return Err(OAuthError::NoLogin { name: name() }) };
     if login.ended {
         return Err(OAuthError::LoginEnded { name: name() });
     }
@@ -239,8 +256,7 @@ pub async fn token(oauth: &OAuth, settings: &Settings) -> Result<Credential, OAu
 ///
 /// When the store cannot be used.
 pub fn login_of(store: &Store, settings: &Settings) -> Result<Option<LoginInfo>, OAuthError> {
-    let login = store.load(&Store::key(&settings.server, settings.account.as_deref()))?;
-    Ok(login.map(|login| login.info()))
+    store.login_info(&Store::key(&settings.server, settings.account.as_deref()))
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ impl Renewal {
     async fn run(self) -> Result<Login, OAuthError> {
         let refused = {
             let _lock = self.oauth.store.lock(&self.key, LOCK_WITHIN).await?;
-            let (login, token) = match self.find()? {
+            let (login, token) = match self.find().await? {
                 Found::Newer(login) => return Ok(login),
                 Found::Old(login, token) => (login, token),
             };
@@ -110,7 +110,7 @@ impl Renewal {
         // Another process may have written a newer token without the lock: a login, or a restored file.
         sleep(SECOND_OPINION).await;
         let _lock = self.oauth.store.lock(&self.key, LOCK_WITHIN).await?;
-        let (login, token) = match self.find()? {
+        let (login, token) = match self.find().await? {
             Found::Newer(login) => return Ok(login),
             Found::Old(login, token) => (login, token),
         };
@@ -123,19 +123,19 @@ impl Renewal {
         Err(OAuthError::LoginEnded { name: self.name.clone() })
     }
 
-    fn find(&self) -> Result<Found, OAuthError> {
-        let Some(login) = self.oauth.store.load(&self.key)? else {
+    async fn find(&self) -> Result<Found, OAuthError> {
+        let Some(login) = self.oauth.store.load(&self.key).await? else {
             return Err(OAuthError::NoLogin { name: self.name.clone() });
         };
         if login.access_token != self.old && !login.ended && !login.expires_within(Duration::ZERO, (self.oauth.clock)())
         {
-            self.oauth.redactor.learn([&login.access_token]);
+            self.oauth.redactor.learn_renewed([&login.access_token]);
             return Ok(Found::Newer(login));
         }
         match &login.refresh_token {
             Some(token) if !login.ended => {
                 let token = token.clone();
-                self.oauth.redactor.learn([&token]);
+                self.oauth.redactor.learn_renewed([&token]);
                 Ok(Found::Old(login, token))
             }
             _ => Err(OAuthError::LoginEnded { name: self.name.clone() }),
@@ -145,6 +145,8 @@ impl Renewal {
     /// Sends the refresh token. `Ok(None)` means that the server says that it is not valid.
     async fn refresh(&self, login: &Login, token: &Secret) -> Result<Option<Login>, OAuthError> {
         let mut login = login.clone();
+        // A rotated token that cannot be stored would be lost.
+        self.oauth.store.prepare().await?;
         let now = (self.oauth.clock)();
         let mut result = self.send(&login, token).await?;
         if result.refuses_resource() && login.resource.is_some() {
@@ -184,7 +186,7 @@ impl Renewal {
 
     /// Lets the next login register a new client. The tokens stay until it succeeds.
     async fn forget_registration(&self, login: &Login) -> Result<(), OAuthError> {
-        let mut known = self.oauth.store.known(&login.issuer)?;
+        let mut known = self.oauth.store.known(&login.issuer).await?;
         if login.client.origin == ClientOrigin::Registered && known.registration.as_ref() == Some(&login.client) {
             known.registration = None;
             self.oauth.store.save_known(&known).await?;

@@ -4,6 +4,7 @@
 //! is renewed once, whatever the clock says. A server that refuses each new token at once gets a new one only after a
 //! growing pause.
 
+mod limited;
 mod machine;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use mendline::transport::http::Challenge;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+pub use self::limited::LimitedSource;
 pub use self::machine::ClientCredentialsSource;
 use crate::discovery::current_issuers;
 use crate::error::OAuthError;
@@ -57,6 +59,8 @@ pub struct OAuthSource {
     /// The state of the store at the last read.
     seen: Option<Stamp>,
     needs_login: bool,
+    /// The stored login could not be opened for want of its key.
+    awaits_keyring: bool,
     /// A login that this source has started.
     flow: Option<JoinHandle<Result<LoggedIn, OAuthError>>>,
     /// The reason why that login failed.
@@ -79,6 +83,7 @@ impl OAuthSource {
             last: None,
             seen: None,
             needs_login: false,
+            awaits_keyring: false,
             flow: None,
             flow_error: None,
             quick_refusals: 0,
@@ -101,28 +106,32 @@ impl OAuthSource {
 
     async fn read_login(&mut self, occasion: &Occasion) -> Result<Option<Credential>, CredentialError> {
         self.finish_flow().await;
+        if *occasion == Occasion::Start {
+            let (store, key) = (self.oauth.store().clone(), self.key.clone());
+            // A slow keyring delays nothing. What fails is tried again by the next renewal.
+            tokio::spawn(async move { store.convert(&key).await });
+        }
         // The state is taken before the contents: a change in between is noticed by the next check.
         self.seen = self.oauth.store().stamp(&self.key);
-        let stored = self.oauth.store().load(&self.key).map_err(|error| error.for_engine())?;
+        let loaded = self.oauth.store().load(&self.key).await;
+        self.awaits_keyring = loaded.as_ref().is_err_and(OAuthError::awaits_keyring);
+        self.needs_login = loaded.is_err();
+        let stored = loaded.map_err(|error| error.for_engine())?;
         let result = match occasion {
             Occasion::Start | Occasion::Changed => self.current(stored).await,
             Occasion::Expiring => self.before_expiry(stored).await,
             Occasion::Refused { challenges } => self.after_refusal(stored, challenges).await,
         };
-        self.skip_own_change();
-        if matches!(occasion, Occasion::Refused { .. }) && result.is_err() {
-            let origin = Parts::of(&self.settings.server).map_or(self.settings.server.as_str(), |parts| parts.origin);
-            self.oauth.store().count_fruitless(origin, (self.oauth.clock)()).await;
-        }
+        self.skip_own_change().await;
         self.needs_login = matches!(&result, Err(why) if !why.can_pass());
         result
     }
 
     /// Takes note of the file that this source has just written itself. A login by another process meanwhile has
     /// another token, and is noticed by the next check.
-    fn skip_own_change(&mut self) {
+    async fn skip_own_change(&mut self) {
         let stamp = self.oauth.store().stamp(&self.key);
-        if let Ok(Some(login)) = self.oauth.store().load(&self.key)
+        if let Ok(Some(login)) = self.oauth.store().load(&self.key).await
             && self.last.as_ref() == Some(&login.access_token)
         {
             self.seen = stamp;
@@ -232,7 +241,7 @@ impl OAuthSource {
     async fn remember_scopes(&self, wanted: Vec<String>) {
         let store = self.oauth.store();
         let Ok(_lock) = store.lock(&self.key, POLL).await else { return };
-        if let Ok(Some(mut login)) = store.load(&self.key) {
+        if let Ok(Some(mut login)) = store.load(&self.key).await {
             login.wanted_scopes = wanted;
             let _ = store.save(&self.key, &login).await;
         }
@@ -284,7 +293,7 @@ impl OAuthSource {
         if refused == Some(&found.access_token) {
             return None;
         }
-        self.oauth.redactor.learn([&found.access_token]);
+        self.oauth.redactor.learn_renewed([&found.access_token]);
         self.last = Some(found.access_token.clone());
         Some(Credential::bearer(&found.access_token).expires_at(found.expires_at))
     }
@@ -305,9 +314,16 @@ pub(crate) fn credential(oauth: &OAuth, settings: &Settings, login: &Login) -> C
         (Bearer::IdToken, Some(token)) => token,
         _ => &login.access_token,
     };
-    oauth.redactor.learn([token]);
-    oauth.redactor.learn(login.refresh_token.iter().chain(&login.client.secret));
+    oauth.redactor.learn_renewed([token]);
+    oauth.redactor.learn_renewed(&login.refresh_token);
+    oauth.redactor.learn(&login.client.secret);
     Credential::bearer(token).expires_at(login.expires_at.map(from_seconds))
+}
+
+/// Returns the rest of the pause that a token endpoint asked for.
+fn pause_of(oauth: &OAuth, endpoint: &str) -> Option<Duration> {
+    let origin = Parts::of(endpoint).map_or(endpoint, |parts| parts.origin);
+    oauth.store().pause(origin, (oauth.clock)())
 }
 
 /// Returns whether a login is valid for this time, in which case it needs no renewal.
@@ -323,6 +339,11 @@ impl CredentialSource for OAuthSource {
         Box::pin(self.read_login(occasion))
     }
 
+    fn retry_after(&self) -> Option<Duration> {
+        let login = self.oauth.store().peek(&self.key).ok().flatten()?;
+        pause_of(&self.oauth, &login.token_endpoint)
+    }
+
     fn changed(&mut self) -> SourceFuture<'_, ()> {
         Box::pin(async {
             loop {
@@ -330,6 +351,9 @@ impl CredentialSource for OAuthSource {
                 sleep(interval).await;
                 let flow_ended = self.flow.as_ref().is_some_and(JoinHandle::is_finished);
                 let pause_ended = self.pause_until.is_some() && self.pause_is_over();
+                if self.awaits_keyring && self.oauth.store().load(&self.key).await.is_ok() {
+                    return;
+                }
                 if flow_ended || pause_ended || self.oauth.store().stamp(&self.key) != self.seen {
                     return;
                 }

@@ -10,29 +10,42 @@
 //! A file is replaced as a whole: written beside it, synced, renamed, and the directory synced. So a process that dies
 //! at any moment leaves the old login or the new one. The kernel releases its locks. A damaged file is renamed, never
 //! deleted. Lock files stay, because deleting one could give two processes the same lock.
+//!
+//! With a keyring the secrets in the files are sealed (`seal`), with a key that the keyring holds (`keys`).
 
 pub(crate) mod counters;
+mod keys;
 pub(crate) mod record;
+mod seal;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use mendline::decisions::Secret;
 use mendline::os::files::{Exposure, create_private_directories, exposure, identity, new_private_file};
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::error::OAuthError;
 use crate::login::LoginInfo;
+use keys::Keys;
+pub use keys::{Keyring, Sealing};
 pub use record::Identity;
 use record::{Known, Login};
 
 /// The format of the files.
 const FORMAT: u64 = 1;
+
+/// The format of sealed files, which earlier versions must not take for damaged ones.
+const SEALED_FORMAT: u64 = 2;
+
+/// The limit for waiting for a renewal before a login is sealed.
+const CONVERT_WITHIN: Duration = Duration::from_secs(45);
 
 /// The largest file in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -40,42 +53,20 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// The interval at which a lock is tried.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Protects the contents of files. The file itself is for its owner alone in any case.
-pub trait Seal: Send + Sync {
-    /// Returns the bytes to store.
-    ///
-    /// # Errors
-    ///
-    /// When the key is not available.
-    fn seal(&self, name: &str, plain: &[u8]) -> io::Result<Vec<u8>>;
-
-    /// Returns the bytes that were sealed.
-    ///
-    /// # Errors
-    ///
-    /// When the key is not available or the bytes were changed.
-    fn open(&self, name: &str, sealed: &[u8]) -> io::Result<Vec<u8>>;
-}
-
-/// Files without another protection than their permissions.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
-
-impl Seal for Plain {
-    fn seal(&self, _name: &str, plain: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(plain.to_vec())
-    }
-
-    fn open(&self, _name: &str, sealed: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(sealed.to_vec())
-    }
+/// The contents of a file.
+pub(crate) trait Contents: Serialize + DeserializeOwned {
+    /// The members with secrets, as JSON pointers. They are sealed.
+    const SECRETS: &'static [&'static str] = &[];
 }
 
 /// The logins of this user: files in `credentials` in the state directory.
 #[derive(Clone)]
 pub struct Store {
     folder: PathBuf,
-    seal: Arc<dyn Seal>,
+    keys: Keys,
+    /// Stops the process, as it seems, when a file is written.
+    #[cfg(test)]
+    pub(crate) dies_before_writing: bool,
 }
 
 /// The name of a login: a hash of the server's URL and the account.
@@ -99,13 +90,12 @@ pub(crate) struct Lock {
 impl Store {
     /// The store in a state directory. Nothing is created before the first login.
     pub fn new(state: &Path) -> Store {
-        Store { folder: state.join("credentials"), seal: Arc::new(Plain) }
-    }
-
-    /// Sets the protection of the contents.
-    pub fn seal(mut self, seal: impl Seal + 'static) -> Store {
-        self.seal = Arc::new(seal);
-        self
+        Store {
+            folder: state.join("credentials"),
+            keys: Keys::default(),
+            #[cfg(test)]
+            dies_before_writing: false,
+        }
     }
 
     /// The folder of the files.
@@ -129,16 +119,61 @@ impl Store {
         let mut names: Vec<String> =
             names.filter(|name| name.starts_with("login-") && name.ends_with(".json")).collect();
         names.sort();
-        let logins = names.iter().filter_map(|name| self.read::<Login>(name).ok().flatten());
-        Ok(logins.map(|login| login.info()).collect())
+        Ok(names.iter().filter_map(|name| self.info(name).ok().flatten()).collect())
+    }
+
+    /// Returns a stored login without its secrets. That needs no key.
+    pub(crate) fn login_info(&self, key: &Key) -> Result<Option<LoginInfo>, OAuthError> {
+        match self.info(&format!("{}.json", key.0)) {
+            Err(ReadError::Damaged) => Ok(None),
+            Err(ReadError::Unusable(error)) => Err(error),
+            Ok(info) => Ok(info),
+        }
+    }
+
+    fn info(&self, name: &str) -> Result<Option<LoginInfo>, ReadError> {
+        let Some(file) = self.read(name)? else { return Ok(None) };
+        let sealed = seal::key_id(&file).is_some();
+        let login: Login = contents(file)?;
+        Ok(Some(LoginInfo { sealed, ..login.info() }))
     }
 
     pub(crate) fn key(server: &str, account: Option<&str>) -> Key {
         Key(format!("login-{}", hash(&[server, account.unwrap_or_default()])))
     }
 
-    pub(crate) fn load(&self, key: &Key) -> Result<Option<Login>, OAuthError> {
+    pub(crate) async fn load(&self, key: &Key) -> Result<Option<Login>, OAuthError> {
+        self.open_or_set_aside(&format!("{}.json", key.0)).await
+    }
+
+    /// Returns a login without opening it: a sealed one has empty secrets.
+    pub(crate) fn peek(&self, key: &Key) -> Result<Option<Login>, OAuthError> {
         self.read_or_set_aside(&format!("{}.json", key.0))
+    }
+
+    /// Seals a login and what is known about its issuer, or writes them unsealed, as it is configured now.
+    pub(crate) async fn convert(&self, key: &Key) -> Result<(), OAuthError> {
+        // The keyring is left alone while there is nothing to seal.
+        let Some(info) = self.login_info(key)? else { return Ok(()) };
+        let wants_seal = self.key_to_seal().await?.is_some();
+        if !wants_seal && !self.keys.is_off() {
+            return Ok(());
+        }
+        let is_other =
+            |name: &str| self.read(name).ok().flatten().is_some_and(|file| seal::key_id(&file).is_some() != wants_seal);
+        let issuer = issuer_file(&info.issuer);
+        if is_other(&issuer)
+            && let Some(known) = self.open_or_set_aside::<Known>(&issuer).await?
+        {
+            self.save_known(&known).await?;
+        }
+        if is_other(&format!("{}.json", key.0)) {
+            let _lock = self.lock(key, CONVERT_WITHIN).await?;
+            if let Some(login) = self.load(key).await? {
+                self.save(key, &login).await?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) async fn save(&self, key: &Key, login: &Login) -> Result<(), OAuthError> {
@@ -159,13 +194,21 @@ impl Store {
         Some(Stamp { identity: identity(&metadata), modified: metadata.modified().ok(), length: metadata.len() })
     }
 
-    pub(crate) fn known(&self, issuer: &str) -> Result<Known, OAuthError> {
-        let found = self.read_or_set_aside::<Known>(&format!("issuer-{}.json", hash(&[issuer])))?;
+    /// Returns what is known about an issuer. Without its key, a client that has a secret is of no use.
+    pub(crate) async fn known(&self, issuer: &str) -> Result<Known, OAuthError> {
+        let name = issuer_file(issuer);
+        let found = match self.open_or_set_aside::<Known>(&name).await {
+            Err(error) if error.awaits_keyring() => self.read_or_set_aside::<Known>(&name)?.map(|known| {
+                let registration = known.registration.filter(|client| client.secret.is_none());
+                Known { registration, ..known }
+            }),
+            found => found?,
+        };
         Ok(found.unwrap_or_else(|| Known { issuer: issuer.to_owned(), ..Known::default() }))
     }
 
     pub(crate) async fn save_known(&self, known: &Known) -> Result<(), OAuthError> {
-        self.write(format!("issuer-{}.json", hash(&[&known.issuer])), known).await
+        self.write(issuer_file(&known.issuer), known).await
     }
 
     /// Waits for the lock of renewals.
@@ -232,9 +275,33 @@ impl Store {
         OAuthError::Store { path: path.to_owned(), why: error.to_string() }
     }
 
-    /// Reads a file. A damaged one is renamed and counts as absent.
-    fn read_or_set_aside<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, OAuthError> {
-        match self.read(name) {
+    /// Reads a file without opening what is sealed. A damaged one is renamed and counts as absent.
+    fn read_or_set_aside<T: Contents>(&self, name: &str) -> Result<Option<T>, OAuthError> {
+        self.or_set_aside(name, self.read(name).and_then(|file| file.map(contents).transpose()))
+    }
+
+    /// Reads a file, and opens it if it is sealed. A damaged one is renamed and counts as absent.
+    async fn open_or_set_aside<T: Contents>(&self, name: &str) -> Result<Option<T>, OAuthError> {
+        let opened = self.open(name).await;
+        self.or_set_aside(name, opened)
+    }
+
+    async fn open<T: Contents>(&self, name: &str) -> Result<Option<T>, ReadError> {
+        let Some(mut file) = self.read(name)? else { return Ok(None) };
+        if let Some(id) = seal::key_id(&file) {
+            let path = self.folder.join(name);
+            let key = match self.key_by_id(id).await {
+                Ok(Some(key)) => key,
+                Ok(None) => return Err(ReadError::Unusable(OAuthError::KeyLost { path })),
+                Err(why) => return Err(ReadError::Unusable(OAuthError::Sealed { path, why })),
+            };
+            key.open(name, &mut file).map_err(|_| ReadError::Damaged)?;
+        }
+        contents(file).map(Some)
+    }
+
+    fn or_set_aside<T>(&self, name: &str, read: Result<Option<T>, ReadError>) -> Result<Option<T>, OAuthError> {
+        match read {
             Err(ReadError::Damaged) => {
                 self.set_aside(name)?;
                 Ok(None)
@@ -244,7 +311,7 @@ impl Store {
         }
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ReadError> {
+    fn read(&self, name: &str) -> Result<Option<Value>, ReadError> {
         let path = self.folder.join(name);
         let unusable = |error: &io::Error| ReadError::Unusable(self.failed(&path, error));
         let found = match fs::symlink_metadata(&path) {
@@ -262,20 +329,15 @@ impl Store {
         };
         let metadata = file.metadata().map_err(|error| unusable(&error))?;
         self.check_access(&path, &metadata, "600").map_err(ReadError::Unusable)?;
-        let mut sealed = Vec::new();
-        file.take(MAX_BYTES).read_to_end(&mut sealed).map_err(|error| unusable(&error))?;
-        let plain = self.seal.open(name, &sealed).map_err(|error| unusable(&error))?;
-        self.parse(&path, &plain).map(Some)
-    }
-
-    fn parse<T: DeserializeOwned>(&self, path: &Path, plain: &[u8]) -> Result<T, ReadError> {
-        let value: serde_json::Value = serde_json::from_slice(plain).map_err(|_| ReadError::Damaged)?;
-        let format = value.get("version").and_then(serde_json::Value::as_u64).ok_or(ReadError::Damaged)?;
-        if format > FORMAT {
-            let why = format!("its format is {format}, and this version reads only {FORMAT}; update Mendline");
-            return Err(ReadError::Unusable(OAuthError::Store { path: path.to_owned(), why }));
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(|error| unusable(&error))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|_| ReadError::Damaged)?;
+        let format = value.get("version").and_then(Value::as_u64).ok_or(ReadError::Damaged)?;
+        if format > SEALED_FORMAT {
+            let why = format!("its format is {format}, and this version reads only {SEALED_FORMAT}; update Mendline");
+            return Err(ReadError::Unusable(OAuthError::Store { path, why }));
         }
-        serde_json::from_value(value).map_err(|_| ReadError::Damaged)
+        Ok(Some(value))
     }
 
     /// Renames a damaged file to the first free `*.corrupt-N`.
@@ -296,16 +358,23 @@ impl Store {
     }
 
     /// Replaces a file durably. The disk may be slow, so another thread does it.
-    async fn write<T: Serialize>(&self, name: String, value: &T) -> Result<(), OAuthError> {
+    async fn write<T: Contents>(&self, name: String, contents: &T) -> Result<(), OAuthError> {
         let path = self.folder.join(&name);
-        let mut value = serde_json::to_value(value).map_err(|error| self.failed(&path, &io::Error::other(error)))?;
-        value["version"] = FORMAT.into();
-        let plain = value.to_string();
+        let key = if T::SECRETS.is_empty() { None } else { self.key_to_seal().await? };
+        let mut file = serde_json::to_value(contents).map_err(|error| self.failed(&path, &io::Error::other(error)))?;
+        file["version"] = FORMAT.into();
+        if let Some(key) = key {
+            file["version"] = SEALED_FORMAT.into();
+            let unsealable = |_| self.failed(&path, &io::Error::other("it cannot be sealed"));
+            key.seal(&name, &mut file, T::SECRETS).map_err(unsealable)?;
+        }
+        let text = Secret::new(file.to_string());
         let store = self.clone();
         let written = tokio::task::spawn_blocking(move || {
-            let sealed = store.seal.seal(&name, plain.as_bytes()).map_err(|error| store.failed(&path, &error))?;
+            #[cfg(test)]
+            assert!(!store.dies_before_writing, "the process dies here");
             store.create_folder()?;
-            replace(&path, &sealed).map_err(|error| store.failed(&path, &error))
+            replace(&path, text.expose().as_bytes()).map_err(|error| store.failed(&path, &error))
         });
         written.await.unwrap_or_else(|error| Err(self.failed(&self.folder, &io::Error::other(error))))
     }
@@ -314,6 +383,14 @@ impl Store {
 enum ReadError {
     Damaged,
     Unusable(OAuthError),
+}
+
+fn contents<T: Contents>(file: Value) -> Result<T, ReadError> {
+    serde_json::from_value(file).map_err(|_| ReadError::Damaged)
+}
+
+fn issuer_file(issuer: &str) -> String {
+    format!("issuer-{}.json", hash(&[issuer]))
 }
 
 /// Replaces a file: the old one stays until the new one is on the disk.

@@ -5,6 +5,7 @@ pub(crate) mod server;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 
 use mendline::decisions::Secret;
 
@@ -15,6 +16,14 @@ use crate::{OAuth, Store};
 /// Runs a future on paused time.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(future)
+}
+
+/// Returns the result of a future that does not wait.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the future waits"),
+    }
 }
 
 /// A JSON response.

@@ -109,6 +109,10 @@ pub(crate) async fn request(oauth: &OAuth, request: &TokenRequest<'_>) -> Result
     // A person who logs in is not stopped by what programs have tried before.
     if matches!(request.grant, Grant::Refresh { .. } | Grant::ClientCredentials { .. }) {
         oauth.store.check_ceiling(origin, (oauth.clock)())?;
+        if let Some(left) = oauth.store.pause(origin, (oauth.clock)()) {
+            let why = format!("it asked for a pause, which lasts for another {} s", left.as_secs() + 1);
+            return Ok(TokenResult::Unavailable { why, retry_after: Some(left), may_be_received: false });
+        }
     }
     let prepared = prepare(oauth, request)?;
     let result = match oauth.http.send(prepared).await {
@@ -125,12 +129,16 @@ pub(crate) async fn request(oauth: &OAuth, request: &TokenRequest<'_>) -> Result
     };
     match &result {
         TokenResult::Granted(tokens) => {
-            oauth.redactor.learn([&tokens.access_token]);
-            oauth.redactor.learn(tokens.refresh_token.iter().chain(&tokens.id_token));
+            oauth.redactor.learn_renewed([&tokens.access_token]);
+            oauth.redactor.learn_renewed(tokens.refresh_token.iter().chain(&tokens.id_token));
         }
         // The device login asks until the person has confirmed.
         TokenResult::Denied { error, .. } if error == "authorization_pending" || error == "slow_down" => {}
-        _ => oauth.store.count_fruitless(origin, (oauth.clock)()).await,
+        TokenResult::Unavailable { retry_after: Some(pause), .. } => {
+            oauth.store.count_fruitless(origin, 1, (oauth.clock)()).await;
+            oauth.store.set_pause(origin, *pause, (oauth.clock)()).await;
+        }
+        _ => oauth.store.count_fruitless(origin, 1, (oauth.clock)()).await,
     }
     Ok(result)
 }

@@ -106,11 +106,11 @@ impl<'a> Flow<'a> {
     async fn plan(&self) -> Result<Plan, OAuthError> {
         let found = discover(self.oauth, self.settings, &self.options.challenges).await?;
         self.ui.progress(&Progress::Found { issuer: found.provider.issuer.clone() });
-        let mut known = self.oauth.store.known(&found.provider.issuer)?;
+        let mut known = self.oauth.store.known(&found.provider.issuer).await?;
         if self.options.new_registration {
             known.registration = None;
         }
-        let earlier = self.oauth.store.load(&self.key)?.filter(|login| login.issuer == found.provider.issuer);
+        let earlier = self.oauth.store.peek(&self.key)?.filter(|login| login.issuer == found.provider.issuer);
         let wants_more = self.options.challenges.iter().any(|challenge| challenge.is_insufficient_scope());
         let earlier = match earlier {
             Some(login) if wants_more || !login.wanted_scopes.is_empty() => {
@@ -351,7 +351,7 @@ impl<'a> Flow<'a> {
         let provider = &plan.found.provider;
         let identity = identity::of(self.oauth, provider, &tokens).await;
         let _lock = self.oauth.store.lock(&self.key, LOCK_WITHIN).await?;
-        let earlier = self.oauth.store.load(&self.key)?.and_then(|login| login.identity);
+        let earlier = self.oauth.store.peek(&self.key)?.and_then(|login| login.identity);
         let account = self.settings.account.as_deref();
         if let Err(error) = identity::check_account(account, earlier.as_ref(), identity.as_ref()) {
             if let Some(endpoint) = &provider.revocation_endpoint {

@@ -74,7 +74,7 @@ fn ceiling_of_fruitless_requests_does_not_stop_a_person() {
     block_on(async {
         let server = Server::new();
         for _ in 0..crate::store::counters::MAX_FRUITLESS {
-            server.oauth().store().count_fruitless(ISSUER, (server.oauth().clock)()).await;
+            server.oauth().store().count_fruitless(ISSUER, 1, (server.oauth().clock)()).await;
         }
         login(&server.oauth(), &settings(), &paste(), &pasting(&server)).await.unwrap();
         assert_eq!(server.oauth().store().fruitless_today(ISSUER), 0, "the login succeeded");

@@ -121,6 +121,10 @@ impl CredentialSource for ClientCredentialsSource {
         Box::pin(async { self.token().await.map(Some).map_err(|error| error.for_engine()) })
     }
 
+    fn retry_after(&self) -> Option<Duration> {
+        super::pause_of(&self.oauth, &self.found.as_ref()?.provider.token_endpoint)
+    }
+
     fn changed(&mut self) -> SourceFuture<'_, ()> {
         // Nothing but an expiry or a refusal changes it.
         Box::pin(std::future::pending())

@@ -2,15 +2,16 @@
 //!
 //! A server that refuses every request is asked at most 300 times a day, whatever the number of processes. A browser is
 //! opened without a command of the person at most once in ten minutes for each server. After a login that succeeded it is
-//! opened again for a new demand of the server: more scopes, or another authorization server.
+//! opened again for a new demand of the server: more scopes, or another authorization server. A pause that a token
+//! endpoint asks for (`Retry-After`) holds for all processes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::seconds;
-use super::{Key, Store};
+use super::record::{from_seconds, seconds};
+use super::{Contents, Key, Store};
 use crate::error::OAuthError;
 
 /// The most fruitless requests to one origin on one day.
@@ -21,6 +22,9 @@ pub(crate) const COOL_DOWN: Duration = Duration::from_secs(600);
 
 /// The most browsers for one server within the cool-down, even if each login succeeds.
 const MAX_OPENED: usize = 4;
+
+/// The longest pause that an origin may ask for.
+const MAX_PAUSE: Duration = Duration::from_secs(60 * 60);
 
 /// The most origins and servers in the file.
 const MAX_ENTRIES: usize = 1000;
@@ -46,6 +50,9 @@ struct Counters {
     /// Fruitless requests by origin.
     #[serde(default)]
     fruitless: BTreeMap<String, u32>,
+    /// The ends of the pauses that origins asked for, in seconds since 1970.
+    #[serde(default)]
+    pauses: BTreeMap<String, u64>,
     /// Opened browsers by login.
     #[serde(default)]
     opened: BTreeMap<String, Opened>,
@@ -58,6 +65,8 @@ struct Opened {
     /// Whether the last login succeeded.
     succeeded: bool,
 }
+
+impl Contents for Counters {}
 
 impl Counters {
     /// Forgets the counts of another day.
@@ -74,7 +83,12 @@ impl Counters {
 impl Store {
     /// Returns the number of fruitless requests to an origin today, over all processes.
     pub fn fruitless_today(&self, origin: &str) -> u32 {
-        self.counters(SystemTime::now()).fruitless.get(origin).copied().unwrap_or_default()
+        self.fruitless_at(origin, SystemTime::now())
+    }
+
+    /// Returns the number of fruitless requests to an origin on the day of this time.
+    pub(crate) fn fruitless_at(&self, origin: &str, now: SystemTime) -> u32 {
+        self.counters(now).fruitless.get(origin).copied().unwrap_or_default()
     }
 
     /// Fails if too many requests to this origin were fruitless today.
@@ -85,13 +99,32 @@ impl Store {
         }
     }
 
-    /// Counts a fruitless request. Failures of the file are ignored: it protects the server, not the login.
-    pub(crate) async fn count_fruitless(&self, origin: &str, now: SystemTime) {
+    /// Counts fruitless requests. Failures of the file are ignored: it protects the server, not the login.
+    pub(crate) async fn count_fruitless(&self, origin: &str, count: u32, now: SystemTime) {
         let origin = origin.to_owned();
         self.change(now, move |counters| {
             if counters.fruitless.len() < MAX_ENTRIES || counters.fruitless.contains_key(&origin) {
-                let count = counters.fruitless.entry(origin).or_default();
-                *count = count.saturating_add(1);
+                let counted = counters.fruitless.entry(origin).or_default();
+                *counted = counted.saturating_add(count);
+            }
+        })
+        .await;
+    }
+
+    /// Returns the rest of the pause that an origin asked for, over all processes.
+    pub(crate) fn pause(&self, origin: &str, now: SystemTime) -> Option<Duration> {
+        let end = *self.counters(now).pauses.get(origin)?;
+        // A clock that was set back must not make it longer.
+        from_seconds(end).duration_since(now).ok().filter(|left| !left.is_zero()).map(|left| left.min(MAX_PAUSE))
+    }
+
+    /// Keeps the pause that an origin asked for (`Retry-After`).
+    pub(crate) async fn set_pause(&self, origin: &str, pause: Duration, now: SystemTime) {
+        let (origin, at) = (origin.to_owned(), seconds(now));
+        self.change(now, move |counters| {
+            counters.pauses.retain(|_, end| *end > at);
+            if counters.pauses.len() < MAX_ENTRIES {
+                counters.pauses.insert(origin, at + pause.min(MAX_PAUSE).as_secs());
             }
         })
         .await;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::login::LoginInfo;
 use crate::registration::Client;
+use crate::store::Contents;
 
 /// A person at an authorization server, as far as it said who that is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +86,10 @@ pub(crate) struct Login {
     pub(crate) ended: bool,
 }
 
+impl Contents for Login {
+    const SECRETS: &'static [&'static str] = &["/access_token", "/refresh_token", "/id_token", "/client/secret"];
+}
+
 impl Login {
     /// Returns whether the access token has expired, or expires within this time.
     pub(crate) fn expires_within(&self, time: Duration, now: SystemTime) -> bool {
@@ -103,6 +108,7 @@ impl Login {
             has_refresh: self.refresh_token.is_some(),
             scopes: self.scopes.clone(),
             ended: self.ended,
+            sealed: false,
         }
     }
 }
@@ -116,6 +122,10 @@ pub(crate) struct Known {
     pub(crate) registration: Option<Client>,
     #[serde(default)]
     pub(crate) quirks: Quirks,
+}
+
+impl Contents for Known {
+    const SECRETS: &'static [&'static str] = &["/registration/secret"];
 }
 
 /// Returns the time as seconds since 1970.

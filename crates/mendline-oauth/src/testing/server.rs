@@ -321,5 +321,7 @@ pub(crate) async fn logged_in(server: &Server) -> Secret {
 
 /// Returns the stored login.
 pub(crate) fn stored(server: &Server) -> crate::store::record::Login {
-    Store::new(server.folder()).load(&Store::key(MCP, None)).unwrap().unwrap()
+    let store = Store::new(server.folder());
+    // Nothing is awaited without a keyring.
+    super::now(store.load(&Store::key(MCP, None))).unwrap().unwrap()
 }

@@ -127,7 +127,7 @@ fn fruitless_requests_reach_a_ceiling() {
     let oauth = fake.oauth();
     block_on(async {
         for _ in 0..crate::store::counters::MAX_FRUITLESS {
-            oauth.store.count_fruitless("https://auth.example", (oauth.clock)()).await;
+            oauth.store.count_fruitless("https://auth.example", 1, (oauth.clock)()).await;
         }
     });
     let (client, token) = (client(AuthMethod::None), Secret::new("r"));

@@ -117,7 +117,7 @@ fn a75_faults_of_the_token_endpoint_keep_the_login() {
         source.read(&Occasion::Start).await.unwrap();
         for fault in [
             TokenFault::Status { status: 500, retry_after: None },
-            TokenFault::Status { status: 429, retry_after: Some(1) },
+            TokenFault::Status { status: 429, retry_after: None },
             TokenFault::Html,
             TokenFault::WrongJson,
             TokenFault::Cut,
