@@ -1,5 +1,5 @@
-//! Targets for what the shell reads from other machines (certificates, URLs in answers, answers of a proxy) and for the
-//! redaction of what it writes.
+//! Targets for what the shell reads from other machines (certificates, URLs in answers, answers of a proxy, responses over
+//! HTTP/1) and for the redaction of what it writes.
 //!
 //! They are separate from the wire's targets because they need the `mendline` crate;
 //! `crates/mendline/tests/fuzz_smoke.rs` runs them in the ordinary tests.
@@ -8,10 +8,10 @@ use std::time::UNIX_EPOCH;
 
 use mendline::decisions::Secret;
 use mendline::observe::redact::Redactor;
-use mendline::transport::http::fuzzing;
+use mendline::transport::http::fuzzing::{self, ResponseEnd};
 
 /// All targets.
-pub const ALL: [fn(&[u8]); 4] = [der, url, proxy, redact];
+pub const ALL: [fn(&[u8]); 5] = [der, url, proxy, redact, response];
 
 /// A parsed certificate is bounded by the size of the input, and bytes after the certificate have no effect.
 pub fn der(data: &[u8]) {
@@ -100,6 +100,30 @@ pub fn redact(data: &[u8]) {
         assert!(once.len() <= 16 * text.len() + 16, "{} of {} bytes", once.len(), text.len());
         let cut = redactor.redact_cut(&text[..text.len().min(50)]).into_owned();
         assert!(!is_there(&cut), "{:?}", String::from_utf8_lossy(&cut));
+    }
+}
+
+/// A response over HTTP/1 does not depend on how it is split, its head respects its limit, and a complete response leaves
+/// a connection that can be used again only if all bytes belong to it.
+pub fn response(data: &[u8]) {
+    let Some((&seed, bytes)) = data.split_first() else { return };
+    let (closes, limit) = (seed & 1 == 1, 64 + usize::from(seed));
+    let whole = fuzzing::response(&[bytes], closes, limit);
+    let step = usize::from(seed / 32) + 1;
+    assert_eq!(whole, fuzzing::response(&bytes.chunks(step).collect::<Vec<_>>(), closes, limit), "in chunks of {step}");
+    let by_content: Vec<&[u8]> = bytes.split_inclusive(|byte| matches!(byte, b'\r' | b'\n' | b':' | b'0')).collect();
+    assert_eq!(whole, fuzzing::response(&by_content, closes, limit), "cut by content");
+    assert!(whole.body.len() <= bytes.len() && whole.headers.len() <= 100, "{whole:?}");
+    let head: usize = whole.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    assert!(head <= limit, "{whole:?}");
+    assert!(whole.status.is_none_or(|status| (200..1000).contains(&status) || status == 101), "{whole:?}");
+    if whole.is_reusable {
+        let longer = [bytes, b"x"].concat();
+        let again = fuzzing::response(&[&longer], closes, limit);
+        assert!(!closes && !again.is_reusable && again.body == whole.body, "{again:?}");
+    }
+    if let ResponseEnd::Cut(why) = &whole.end {
+        assert!(is_one_line(&why.to_string()), "{why}");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mendline_core::{ClientId, Config, Engine, Input, Moment, Output, Port, UpstreamId};
+use mendline_core::{ClientId, ClientStreams, Config, Engine, Input, Moment, Output, Port, StreamId, UpstreamId};
 use mendline_wire::{Limits, Line, Received, Spliced};
 
 use crate::{CALL, RESULT};
@@ -34,7 +34,7 @@ impl Harness {
         let engine = Engine::new(config, 1);
         let limits = Limits::default();
         let mut harness = Harness { engine, now: Moment::ZERO, limits, scratch: BytesMut::new(), calls_made: 0 };
-        harness.handle(Input::ClientOpened { client: CLIENT, upstream: SERVER });
+        harness.handle(Input::ClientOpened { client: CLIENT, upstream: SERVER, streams: ClientStreams::One });
         harness
     }
 
@@ -53,7 +53,7 @@ impl Harness {
 
     pub(crate) fn client_sends(&mut self, text: &str) {
         let received = self.received(text.as_bytes());
-        self.handle(Input::FromClient { client: CLIENT, received });
+        self.handle(Input::FromClient { client: CLIENT, stream: StreamId::COMMON, received });
     }
 
     /// Sends the client's next call, 100 µs after the last one.
@@ -62,7 +62,7 @@ impl Harness {
         self.calls_made += 1;
         let text = with_id(self.calls_made, CALL);
         let received = self.received(&text);
-        self.handle(Input::FromClient { client: CLIENT, received });
+        self.handle(Input::FromClient { client: CLIENT, stream: StreamId::COMMON, received });
     }
 
     /// Returns the server's answer to anything but a call: the result of `initialize`, an empty list, or nothing for a

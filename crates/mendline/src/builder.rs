@@ -32,7 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mendline_core::port::Ending;
-use mendline_core::{ClientId, Config, Engine, Input, Moment, UpstreamConfig, UpstreamId};
+use mendline_core::{ClientId, Config, Engine, Input, Lifetime, Moment, UpstreamConfig, UpstreamId};
 use mendline_wire::Limits;
 use tokio::task::JoinHandle;
 
@@ -41,7 +41,7 @@ use crate::control::server::{InputSender, OpenError, SocketGuard};
 use crate::control::{Socket, StatusObserver, StatusStore};
 use crate::credential::{CredentialSource, Keeper};
 use crate::driver::{Client, Driver, External, Observer};
-use crate::frontend::Frontend;
+use crate::frontend::{Frontend, MultiFrontend};
 use crate::input_queue::{ExternalInput, InputQueue};
 use crate::observe::redact::Redactor;
 use crate::transport::guard::Guard;
@@ -56,6 +56,7 @@ pub struct Builder<O = ()> {
     observer: O,
     guard: Option<StartGuard>,
     control_socket: Option<ControlSocket>,
+    multi: Option<Box<dyn MultiFrontend>>,
     inputs: Arc<InputQueue>,
 }
 
@@ -105,6 +106,7 @@ impl Builder {
             observer: (),
             guard: None,
             control_socket: None,
+            multi: None,
             inputs: Arc::default(),
         }
     }
@@ -136,8 +138,8 @@ impl<O: Observer + 'static> Builder<O> {
 
     /// Adds an observer of events, after those that were added before.
     pub fn observer<N: Observer + 'static>(self, observer: N) -> Builder<(O, N)> {
-        let Builder { limits, redactor, servers, observer: first, guard, control_socket, inputs } = self;
-        Builder { limits, redactor, servers, observer: (first, observer), guard, control_socket, inputs }
+        let Builder { limits, redactor, servers, observer: first, guard, control_socket, multi, inputs } = self;
+        Builder { limits, redactor, servers, observer: (first, observer), guard, control_socket, multi, inputs }
     }
 
     /// Sets the redactor for quoted text of servers. Without it, only text that looks like a credential is redacted.
@@ -156,15 +158,20 @@ impl<O: Observer + 'static> Builder<O> {
         self.control_socket = Some(socket);
     }
 
+    /// Sets a frontend with many clients. The engine then runs until it is stopped, whatever its clients do.
+    pub fn multi_frontend(&mut self, frontend: Box<dyn MultiFrontend>) {
+        self.multi = Some(frontend);
+    }
+
     /// Returns the queue of external inputs of the engine.
     pub fn inputs(&self) -> Arc<InputQueue> {
         Arc::clone(&self.inputs)
     }
 
     /// Starts the engine with these clients and their servers. Must be called inside a tokio runtime. The engine ends
-    /// when all its clients have left, or after [`Running::stop`].
+    /// when all its clients have left, unless it has a frontend with many, or after [`Running::stop`].
     pub fn start<F: Frontend + 'static>(self, clients: impl IntoIterator<Item = (UpstreamId, F)>) -> Running {
-        let Builder { limits, redactor, servers, observer, guard, control_socket, inputs } = self;
+        let Builder { limits, redactor, servers, observer, guard, control_socket, multi, inputs } = self;
         let mut problems = Vec::new();
         let has_child = servers.iter().any(|server| matches!(server.endpoint, Endpoint::Child(_)));
         let guard = guard
@@ -191,7 +198,11 @@ impl<O: Observer + 'static> Builder<O> {
         });
         let (status, socket) = control.unzip();
 
-        let mut engine = Engine::new(Config::new(configs), fastrand::u64(..));
+        let mut config = Config::new(configs);
+        if multi.is_some() {
+            config.lifetime = Lifetime::UntilStopped;
+        }
+        let mut engine = Engine::new(config, fastrand::u64(..));
         for (upstream, file) in &list_caches {
             if let Some(what) = file.read() {
                 engine.handle(Input::Cached { upstream: *upstream, what }, Moment::ZERO);
@@ -199,6 +210,9 @@ impl<O: Observer + 'static> Builder<O> {
         }
         let host = Servers::new(endpoints, guard, limits.clone());
         let mut driver = Driver::new(engine, limits, host, (observer, status)).with_redactor(redactor);
+        if let Some(multi) = multi {
+            driver = driver.with_multi_frontend(multi);
+        }
         for (upstream, file) in list_caches {
             driver = driver.with_cache_store(upstream, Box::new(file.store()));
         }

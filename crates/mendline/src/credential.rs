@@ -15,7 +15,7 @@ mod variable;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use mendline_core::Secret;
 use mendline_core::reason::CredentialError;
@@ -81,6 +81,17 @@ pub trait CredentialSource: Send + 'static {
     /// After [`Occasion::Refused`] the source tries to get a newer credential than the last one. If there is none, it
     /// returns the last one again or an error.
     fn read<'a>(&'a mut self, occasion: &'a Occasion) -> SourceFuture<'a, Result<Option<Credential>, CredentialError>>;
+
+    /// Returns the time for which the source asks not to be read again, after a read that failed.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Learns that the server refused this many requests, and that there is no newer credential for them.
+    fn note_fruitless(&mut self, count: u32) -> SourceFuture<'_, ()> {
+        let _ = count;
+        Box::pin(std::future::ready(()))
+    }
 
     /// Completes when the source may have changed: a file, or the login by another process.
     fn changed(&mut self) -> SourceFuture<'_, ()>;

@@ -14,12 +14,14 @@
 //! The driver decides nothing. It asks the engine whether a port may be read (`may_read`), lets sinks pull messages
 //! (`poll_write`), counts accepted bytes, and keeps the order that `mendline_core::port` promises: the exit of a child
 //! is reported after everything that the child wrote. `read.rs` reads, `peer_text.rs` redacts text of peers,
-//! `outputs.rs` runs the outputs of the engine, `write.rs` writes.
+//! `outputs.rs` runs the outputs of the engine. Sinks pull as much as they can write; a client that no longer reads is
+//! detected then.
 
 mod client;
 mod clock;
 mod host;
 mod link;
+mod multi;
 mod outputs;
 mod peer_text;
 mod read;
@@ -28,19 +30,19 @@ pub(crate) mod sink;
 pub(crate) mod source;
 mod stall_detector;
 mod wire;
-mod write;
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
-use mendline_core::port::Ending;
-use mendline_core::{Engine, Input, Moment, Port, UpstreamId};
-use mendline_wire::Limits;
+use mendline_core::port::{Ending, Pipe};
+use mendline_core::{ClientId, ClientStreams, Engine, Input, Moment, Port, StreamId, UpstreamId};
+use mendline_wire::{Limits, Spliced};
 use tokio::task::coop::has_budget_remaining;
 
 use crate::credential::KeeperHandle;
-use crate::frontend::Frontend;
+use crate::frontend::{Frontend, MultiFrontend};
 use crate::observe::redact::Redactor;
 pub use client::Client;
 use client::Connected;
@@ -77,6 +79,10 @@ pub struct Driver<H: Host, F, O> {
     limits: Limits,
     /// Clients that were not lost.
     clients: Vec<Connected<F>>,
+    /// The frontend of all other clients.
+    multi: Option<Box<dyn MultiFrontend>>,
+    /// Streams of its clients for which messages wait.
+    ready_streams: Vec<(ClientId, StreamId)>,
     links: Vec<Link<H::Child>>,
     remotes: Remotes<H::Dial>,
     clock: Clock,
@@ -97,6 +103,8 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
             wire_enabled: observer.wants_wire(),
             observer,
             clients: Vec::new(),
+            multi: None,
+            ready_streams: Vec::new(),
             links: Vec::new(),
             remotes: Remotes::default(),
             clock: Clock::start(),
@@ -133,12 +141,21 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         self
     }
 
+    /// Sets a frontend with many clients.
+    pub fn with_multi_frontend(mut self, frontend: Box<dyn MultiFrontend>) -> Self {
+        self.multi = Some(frontend);
+        self
+    }
+
     /// Runs until every request is answered and every child is reaped. Each iteration polls `poll_external` for further
     /// clients, and for inputs that come neither from a client nor from a server.
     pub async fn run(mut self, mut poll_external: impl FnMut(&mut Context<'_>) -> Poll<External<F>> + Send) -> Ending {
         let now = self.clock.now();
         for client in &self.clients {
-            self.engine.handle(Input::ClientOpened { client: client.id, upstream: client.upstream }, now);
+            self.engine.handle(
+                Input::ClientOpened { client: client.id, upstream: client.upstream, streams: ClientStreams::One },
+                now,
+            );
         }
         // The child starts before the first request is read, because the first answer waits for its start.
         self.run_outputs(now, &mut Iteration::default());
@@ -166,6 +183,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                 iteration.again = true;
             }
             self.read_clients(cx, now, &mut iteration);
+            self.read_multi(cx, now, &mut iteration);
             // Children start on new requests while we read their responses.
             self.write_links(cx, now);
             self.read_links(cx, now, &mut iteration);
@@ -199,8 +217,47 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         Poll::Pending
     }
 
+    fn write_links(&mut self, cx: &mut Context<'_>, now: Moment) {
+        let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
+        for link in &mut self.links {
+            let (port, upstream) = (Port::Link(link.id), link.id.upstream);
+            let next = || {
+                let shown = wire_enabled.then_some((&mut *observer, upstream, Direction::ToServer));
+                next_message(engine, port, now, shown)
+            };
+            if link.stdin.poll_write(cx, next).is_err() {
+                link.suspect(Pipe::Stdin, now);
+            }
+        }
+    }
+
+    /// Writes to every sink. Returns whether a client was lost.
+    fn write_all(&mut self, cx: &mut Context<'_>, now: Moment) -> bool {
+        self.write_links(cx, now);
+        self.write_multi(now);
+        let (engine, observer, wire_enabled) = (&mut self.engine, &mut self.observer, self.wire_enabled);
+        let mut is_lost = false;
+        self.clients.retain_mut(|client| {
+            let (port, upstream) = (Port::Client(client.id), client.upstream);
+            let next = || {
+                let shown = wire_enabled.then_some((&mut *observer, upstream, Direction::ToClient));
+                next_message(engine, port, now, shown)
+            };
+            if client.frontend.poll_write(cx, next).is_ok() && !client.is_gone(cx, now) {
+                return true;
+            }
+            engine.handle(Input::ClientLost { client: client.id }, now);
+            is_lost = true;
+            false
+        });
+        is_lost
+    }
+
     fn connect(&mut self, client: Client<F>, now: Moment) {
-        self.engine.handle(Input::ClientOpened { client: client.id, upstream: client.upstream }, now);
+        self.engine.handle(
+            Input::ClientOpened { client: client.id, upstream: client.upstream, streams: ClientStreams::One },
+            now,
+        );
         self.clients.push(Connected::new(client));
     }
 
@@ -212,7 +269,9 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         }
         if let Input::SystemResumed | Input::NetworkChanged = &input {
             self.remotes.close_idle();
-            self.keepers.iter().for_each(|(_, keeper)| keeper.check_again());
+            let now = SystemTime::now();
+            self.keepers.iter().for_each(|(_, keeper)| keeper.check_again(now));
+            self.remotes.await_credentials();
         }
         // The engine hears of a credential before the first exchange that uses it begins.
         if let Input::CredentialChanged { upstream, .. } | Input::CredentialFailed { upstream, .. } = &input {
@@ -250,7 +309,8 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
 
     fn ended(&mut self, now: Moment) -> Option<Ending> {
         let (due, ended) = self.finished?;
-        let flushed = self.clients.iter().all(|client| client.frontend.is_flushed());
+        let flushed = self.clients.iter().all(|client| client.frontend.is_flushed())
+            && self.multi.as_ref().is_none_or(|multi| multi.is_flushed());
         (flushed || due <= now).then_some(ended)
     }
 }
@@ -264,4 +324,18 @@ struct Iteration {
     exchange_changed: bool,
     /// A source was not read, because the engine did not allow it.
     paused: bool,
+}
+
+/// Returns the next message for this port, and shows it if there is an observer.
+fn next_message<O: Observer>(
+    engine: &mut Engine,
+    port: Port,
+    now: Moment,
+    shown: Option<(&mut O, UpstreamId, Direction)>,
+) -> Option<Spliced> {
+    let message = engine.poll_write(port, now)?;
+    if let Some((observer, upstream, direction)) = shown {
+        wire::show_message(observer, upstream, direction, &message);
+    }
+    Some(message)
 }

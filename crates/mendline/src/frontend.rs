@@ -2,14 +2,16 @@
 //!
 //! A [`Frontend`] is one client as the driver sees it. [`StdioFrontend`] serves a client over two byte streams, with one
 //! message on each line; [`stdio`] opens the stdin and stdout of this process for it. [`ChannelFrontend`] serves a
-//! client in this process.
+//! client in this process. A [`MultiFrontend`] has many clients, each with many streams: [`http`] serves MCP over HTTP.
 
 mod channel;
+pub mod http;
 mod stdio_frontend;
 
 use std::io;
-use std::task::Context;
+use std::task::{Context, Poll};
 
+use mendline_core::{ClientId, Input, StreamId, StreamMessage};
 use mendline_wire::Spliced;
 
 pub use self::channel::{ChannelClosed, ChannelFrontend, ClientChannel, channel};
@@ -38,4 +40,27 @@ pub trait Frontend: Send {
     /// Returns whether the client has taken every message that the last [`poll_write`](Frontend::poll_write) could
     /// pull, or will never take the rest.
     fn is_flushed(&self) -> bool;
+}
+
+/// A frontend with many clients, each of which has many streams. It numbers its clients itself.
+pub trait MultiFrontend: Send {
+    /// Returns the next input of a client.
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<MultiInput>;
+
+    /// Returns whether a stream takes another message. After it did not, [`MultiInput::Room`] reports that it does.
+    fn has_room(&mut self, client: ClientId, stream: StreamId) -> bool;
+
+    /// Takes a message for a stream.
+    fn write(&mut self, client: ClientId, stream: StreamId, message: StreamMessage);
+
+    /// Returns whether every message was written to its client, or never will be.
+    fn is_flushed(&self) -> bool;
+}
+
+/// An input of a [`MultiFrontend`].
+pub enum MultiInput {
+    /// An input of the engine about a client.
+    Engine(Input),
+    /// A stream takes messages again.
+    Room(ClientId, StreamId),
 }

@@ -12,6 +12,7 @@
 //! | stdin and stdout as streams that never block | [`stdio`] |
 //! | the socket of `mendline status` | [`control_socket`] |
 //! | other processes: names, parents, memory, signals to them | [`processes`] |
+//! | the keyring of the desktop session | [`keyring`] |
 //! | sleep and resume, the clock that includes them | `sleep` |
 //! | network changes | `network` |
 //! | owners and permissions of files | [`files`] |
@@ -21,6 +22,7 @@
 //! | signals to this process | [`signals`] |
 //! | options and state of TCP connections | `tcp` |
 //! | names and numbers of errors | `errors` |
+//! | names and versions of this machine | [`system`] |
 
 pub mod directories;
 #[cfg(target_os = "linux")]
@@ -34,7 +36,7 @@ compile_error!("Mendline runs on Linux; another system needs a folder with the m
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{child, login_shell, network, sleep};
 #[cfg(target_os = "linux")]
-pub use linux::{control_socket, guard, processes, stdio};
+pub use linux::{control_socket, guard, keyring, processes, stdio, system};
 #[cfg(unix)]
 pub(crate) use unix::{errors, tcp};
 #[cfg(unix)]

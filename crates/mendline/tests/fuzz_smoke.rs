@@ -6,7 +6,7 @@
 #[path = "../../../fuzz/src/shell.rs"]
 mod targets;
 
-const SEEDS: [&[u8]; 14] = [
+const SEEDS: [&[u8]; 18] = [
     b"https://server.test:8443/a/b/c?d=e\n../f/./g?h#i",
     b"http://[::1]:80/sse\n/messages/?session=1",
     b"http://server.test\n//other.test:1/x",
@@ -17,6 +17,11 @@ const SEEDS: [&[u8]; 14] = [
     b"HTTP/1.0 407 Proxy Authentication Required\r\nProxy-Authenticate: Basic\r\n\r\n",
     b"HTTP/1.1 502 \x1b[2J\r\n\r\n",
     b"HTTP/1.1 403\r\n\r\n",
+    // Responses; the first byte chooses the split, the limit of the head, and whether the connection ends.
+    b"\x60HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}",
+    b"\x42HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;a=b\r\n{\"a\"\r\n3\r\n:1}\r\n0\r\nA: b\r\n\r\n",
+    b"\x81HTTP/1.0 503 Busy\r\nRetry-After: 7\r\n\r\nuntil the end",
+    b"\x20HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
     b"Bearer-s3cret/w\"ord\nAuthorization: Bearer abcdefgh, x-api-key: Bearer-s3cret/w\"ord token='x",
     b"hunter22hunter22\ngot hunter22hunter22hunter22 --token abc https://a:b@c/?key=hunter22hunter22",
     b"eyJhbGciOi\nsk-abcdefghijklmnopqrstuv eyJhbGciOi.eyJz ghp_0123456789abcdefABCDEF0123456789abcd cookie: a=b; c=d",

@@ -180,6 +180,7 @@ fn is_routine(event: &Event) -> bool {
             | Event::AnsweredFromCatalogue { .. }
             | Event::PingAnswered { .. }
             | Event::AnsweredBySession { .. }
+            | Event::OwnStatusAnswered { .. }
             | Event::InternalRequestSent { .. }
             | Event::MessageDropped { .. }
             | Event::RateLimited { .. }

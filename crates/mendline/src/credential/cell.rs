@@ -7,8 +7,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::SystemTime;
 
 use http::header::{HeaderName, HeaderValue};
+use tokio::sync::Notify;
 
 use super::Credential;
 use crate::transport::http::{Challenge, HeaderFault, header_to_send};
@@ -17,13 +19,20 @@ use crate::transport::http::{Challenge, HeaderFault, header_to_send};
 const MAX_CHALLENGES: usize = 8;
 
 /// The current credential of one server.
-pub struct CredentialCell(Mutex<State>);
+pub struct CredentialCell {
+    state: Mutex<State>,
+    /// Notified by each refusal.
+    refused: Notify,
+}
 
 struct State {
     number: u32,
     headers: Option<Arc<CredentialHeaders>>,
+    expires_at: Option<SystemTime>,
     challenges: Vec<Challenge>,
-    /// The source was not read yet.
+    /// The number of refused requests that were not taken yet.
+    refusals: u32,
+    /// The source is about to be read, and exchanges wait for that.
     is_awaited: bool,
     waiting: Option<Waker>,
 }
@@ -50,7 +59,9 @@ impl CredentialCell {
     /// Creates a cell without a credential.
     pub fn new() -> CredentialCell {
         let (challenges, waiting) = (Vec::new(), None);
-        CredentialCell(Mutex::new(State { number: 0, headers: None, challenges, is_awaited: false, waiting }))
+        let state =
+            State { number: 0, headers: None, expires_at: None, challenges, refusals: 0, is_awaited: false, waiting };
+        CredentialCell { state: Mutex::new(state), refused: Notify::new() }
     }
 
     /// Stores a new credential and returns its number.
@@ -59,6 +70,7 @@ impl CredentialCell {
         let mut state = self.lock();
         state.number += 1;
         state.headers = Some(Arc::new(CredentialHeaders { number: state.number, headers }));
+        state.expires_at = credential.expires_at;
         state.challenges.clear();
         state.stop_waiting();
         Ok(state.number)
@@ -95,13 +107,21 @@ impl CredentialCell {
         state.is_awaited = true;
     }
 
+    /// Announces that the source is about to be read again, if the credential has expired. It stays until then.
+    pub(crate) fn expect_next_if_expired(&self, now: SystemTime) {
+        let mut state = self.lock();
+        if state.headers.is_some() && state.expires_at.is_some_and(|at| at <= now) {
+            state.is_awaited = true;
+        }
+    }
+
     /// Announces that the source was read, with or without a credential.
-    pub(crate) fn first_was_read(&self) {
+    pub(crate) fn was_read(&self) {
         self.lock().stop_waiting();
     }
 
-    /// Becomes ready when the source was read for the first time.
-    pub(crate) fn poll_first(&self, cx: &Context<'_>) -> Poll<()> {
+    /// Becomes ready when the source was read.
+    pub(crate) fn poll_read(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.is_awaited {
             return Poll::Ready(());
@@ -110,7 +130,7 @@ impl CredentialCell {
         Poll::Pending
     }
 
-    /// Returns whether the source is about to be read for the first time.
+    /// Returns whether exchanges wait for the source, which is about to be read.
     pub(crate) fn is_awaited(&self) -> bool {
         self.lock().is_awaited
     }
@@ -123,11 +143,24 @@ impl CredentialCell {
     /// Keeps the challenges of a refusal.
     pub(crate) fn note_challenges(&self, mut challenges: Vec<Challenge>) {
         challenges.truncate(MAX_CHALLENGES);
-        self.lock().challenges = challenges;
+        let mut state = self.lock();
+        state.challenges = challenges;
+        state.refusals = state.refusals.saturating_add(1);
+        self.refused.notify_one();
+    }
+
+    /// Waits for the next refusal.
+    pub(crate) async fn refusal(&self) {
+        self.refused.notified().await;
+    }
+
+    /// Returns the number of refusals since the last call.
+    pub(crate) fn take_refusals(&self) -> u32 {
+        std::mem::take(&mut self.lock().refusals)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -190,13 +223,26 @@ mod tests {
     }
 
     #[test]
+    fn only_an_expired_credential_is_awaited_again() {
+        let (cell, now) = (CredentialCell::new(), SystemTime::UNIX_EPOCH);
+        let second = std::time::Duration::from_secs(1);
+        cell.expect_next_if_expired(now);
+        assert!(!cell.is_awaited(), "there is none");
+        cell.store(&Credential::bearer(&Secret::new("one")).expires_at(Some(now + second))).unwrap();
+        cell.expect_next_if_expired(now);
+        assert!(!cell.is_awaited());
+        cell.expect_next_if_expired(now + second);
+        assert!(cell.is_awaited() && cell.headers().is_some());
+    }
+
+    #[test]
     fn first_read_is_awaited_until_it_is_over() {
         let cell = CredentialCell::new();
         let cx = Context::from_waker(Waker::noop());
-        assert!(cell.poll_first(&cx).is_ready(), "no source");
+        assert!(cell.poll_read(&cx).is_ready(), "no source");
         cell.expect_first();
-        assert!(cell.poll_first(&cx).is_pending());
-        cell.first_was_read();
-        assert!(cell.poll_first(&cx).is_ready() && !cell.is_awaited());
+        assert!(cell.poll_read(&cx).is_pending());
+        cell.was_read();
+        assert!(cell.poll_read(&cx).is_ready() && !cell.is_awaited());
     }
 }

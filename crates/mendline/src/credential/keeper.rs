@@ -9,7 +9,7 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use mendline_core::port::Challenge;
 use mendline_core::reason::CredentialError;
 use mendline_core::{Input, Quote as _, UpstreamId};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::schedule::{LONGEST_WAIT, Schedule};
 use super::{Credential, CredentialCell, CredentialSource, Occasion, SourceFuture};
@@ -30,6 +30,9 @@ use crate::observe::redact::Redactor;
 const READ_LIMIT: Duration = Duration::from_secs(30);
 /// The least time between two reads because of a change: a source that reports changes without end must not busy us.
 const CHANGE_INTERVAL: Duration = Duration::from_millis(250);
+/// The time for which fruitless requests are collected before the source learns of them; longer than the interval at
+/// which sources look for changes.
+const COUNT_DELAY: Duration = Duration::from_secs(10);
 /// The limit of a source's text in a reason, in bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
@@ -79,8 +82,10 @@ impl KeeperHandle {
         self.shared.notify.notify_one();
     }
 
-    /// Compares the times with the clock, and ends a backoff.
-    pub(crate) fn check_again(&self) {
+    /// Compares the times with the clock, and ends a backoff. Exchanges wait for the successor of a credential that has
+    /// expired meanwhile.
+    pub(crate) fn check_again(&self, now: SystemTime) {
+        self.shared.cell.expect_next_if_expired(now);
         self.shared.lock().check = true;
         self.shared.notify.notify_one();
     }
@@ -124,6 +129,10 @@ pub(crate) struct Keeper {
     renewal: Option<Renewal>,
     /// The source is not asked for changes before this time.
     changes_from: Instant,
+    /// The reason why the server refuses all requests, as the engine knows it.
+    refused: Option<CredentialError>,
+    /// Refused requests that the source does not know of yet.
+    fruitless: u32,
 }
 
 /// The cause of the next step of a keeper.
@@ -131,6 +140,8 @@ enum Cause {
     Request,
     Changed,
     Due,
+    /// Requests were refused while there is no newer credential.
+    Counted,
 }
 
 impl Keeper {
@@ -170,6 +181,8 @@ impl Keeper {
             schedule: Schedule::default(),
             renewal: None,
             changes_from: Instant::now(),
+            refused: None,
+            fruitless: 0,
         };
         (keeper, KeeperHandle { shared, next_source })
     }
@@ -193,7 +206,17 @@ impl Keeper {
                         self.read(Occasion::Expiring).await;
                     }
                 }
+                Cause::Counted => {}
             }
+            self.note_fruitless().await;
+        }
+    }
+
+    /// Tells the source of requests that were in vain.
+    async fn note_fruitless(&mut self) {
+        let count = std::mem::take(&mut self.fruitless);
+        if let Some(source) = self.source.as_mut().filter(|_| count > 0) {
+            let _ = timeout(READ_LIMIT, catch(|| source.note_fruitless(count))).await;
         }
     }
 
@@ -201,7 +224,7 @@ impl Keeper {
         if self.source.is_some() {
             self.read(Occasion::Start).await;
         }
-        self.shared.cell.first_was_read();
+        self.shared.cell.was_read();
     }
 
     /// Waits for a request of the driver, a change of the source, or the time of the next read.
@@ -209,12 +232,23 @@ impl Keeper {
         let due = self.schedule.next_read((self.wall_clock)(), self.renewal.is_some());
         let shared = Arc::clone(&self.shared);
         let has_source = self.source.is_some();
-        let changes_from = self.changes_from;
-        tokio::select! {
-            biased;
-            () = shared.notify.notified() => Cause::Request,
-            () = changed(&mut self.source, changes_from) => Cause::Changed,
-            () = sleep(due.unwrap_or_default().min(LONGEST_WAIT)), if has_source && due.is_some() => Cause::Due,
+        let is_refused = self.refused.is_some();
+        let due = due.map(|wait| Instant::now() + wait.min(LONGEST_WAIT)).filter(|_| has_source);
+        let mut counted = None;
+        // One future for the whole wait: refusals must not let the source begin its wait anew.
+        let mut changed = pin!(changed(&mut self.source, self.changes_from));
+        loop {
+            tokio::select! {
+                biased;
+                () = shared.notify.notified() => return Cause::Request,
+                () = shared.cell.refusal(), if is_refused => {
+                    self.fruitless += shared.cell.take_refusals();
+                    counted = counted.or((self.fruitless > 0).then(|| Instant::now() + COUNT_DELAY));
+                }
+                () = &mut changed => return Cause::Changed,
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => return Cause::Due,
+                () = sleep_until(counted.unwrap_or_else(Instant::now)), if counted.is_some() => return Cause::Counted,
+            }
         }
     }
 
@@ -228,11 +262,18 @@ impl Keeper {
             self.source = source;
             self.current = None;
             self.schedule = Schedule::default();
-            self.renewal = None;
+            (self.renewal, self.refused) = (None, None);
             self.read_first().await;
         }
         if check {
             self.schedule.end_backoff();
+            if self.schedule.next_read((self.wall_clock)(), self.renewal.is_some()).is_some_and(|wait| wait.is_zero()) {
+                self.read(Occasion::Expiring).await;
+            }
+            // A new source that came meanwhile is still awaited.
+            if self.shared.lock().source.is_none() {
+                self.shared.cell.was_read();
+            }
         }
         if let Some(renewal) = renew {
             let number = self.shared.cell.number();
@@ -289,7 +330,7 @@ impl Keeper {
             Ok(number) => {
                 self.schedule.renewed((self.wall_clock)(), credential.expires_at, fastrand::f64());
                 self.current = Some(credential);
-                self.renewal = None;
+                (self.renewal, self.refused) = (None, None);
                 self.inputs.push_credential(Input::CredentialChanged { upstream: self.upstream, number });
             }
             Err(fault) => self.fail(occasion, CredentialError::Refused { why: fault.to_string() }),
@@ -305,13 +346,23 @@ impl Keeper {
             self.fail(occasion, CredentialError::NoLogin);
         } else if is_removed {
             let number = self.shared.cell.remove();
+            self.refused = None;
             self.inputs.push_credential(Input::CredentialChanged { upstream: self.upstream, number });
+        } else {
+            self.end_limit(CredentialError::NoLogin);
+        }
+    }
+
+    /// Tells the engine that the limit of fruitless requests has ended.
+    fn end_limit(&mut self, why: CredentialError) {
+        if matches!(self.refused, Some(CredentialError::FruitlessLimit { .. })) {
+            self.report(why);
         }
     }
 
     /// Handles a source that gave the refused credential again.
     fn fail_unchanged(&mut self) {
-        let Some(renewal) = &self.renewal else { return };
+        let Some(renewal) = &self.renewal else { return self.end_limit(CredentialError::Unchanged) };
         let why = match renewal.challenge {
             Challenge::Credential => CredentialError::Unchanged,
             Challenge::Scope => {
@@ -327,9 +378,19 @@ impl Keeper {
     fn fail(&mut self, occasion: &Occasion, why: CredentialError) {
         let can_pass = why.can_pass();
         if can_pass || *occasion == Occasion::Expiring {
-            self.schedule.failed((self.wall_clock)(), fastrand::f64());
+            let now = (self.wall_clock)();
+            self.schedule.failed(now, fastrand::f64());
+            if let Some(pause) = self.source.as_ref().and_then(|source| source.retry_after()) {
+                self.schedule.wait_at_least(now, pause);
+            }
         }
-        let Some(renewal) = &mut self.renewal else { return };
+        let Some(renewal) = &mut self.renewal else {
+            // The reason of the refusal has changed.
+            if !can_pass && self.refused.as_ref().is_some_and(|known| *known != why) {
+                self.report(why);
+            }
+            return;
+        };
         if !can_pass {
             self.renewal = None;
             return self.report(why);
@@ -340,19 +401,15 @@ impl Keeper {
         }
     }
 
-    fn report(&self, mut why: CredentialError) {
-        let redact = |text: &mut String| *text = self.redactor.quote(text.as_bytes(), MAX_TEXT_BYTES);
-        match &mut why {
-            CredentialError::Scope { scopes } => redact(scopes),
-            CredentialError::File { path, why } => {
-                redact(path);
-                redact(why);
-            }
-            CredentialError::Command { why }
-            | CredentialError::Refused { why }
-            | CredentialError::Unavailable { why } => redact(why),
-            _ => {}
+    fn report(&mut self, mut why: CredentialError) {
+        let concerns_all = !why.can_pass() && !matches!(why, CredentialError::Scope { .. });
+        if concerns_all {
+            let refusals = self.shared.cell.take_refusals();
+            // Before that, one renewal answered all refusals together.
+            self.fruitless += if self.refused.is_some() { refusals } else { 1 };
+            self.refused = Some(why.clone());
         }
+        why.texts(&mut |text| *text = self.redactor.quote(text.as_bytes(), MAX_TEXT_BYTES));
         self.inputs.push_credential(Input::CredentialFailed { upstream: self.upstream, why });
     }
 }

@@ -21,6 +21,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 const SLOW_BACKOFF: Duration = Duration::from_secs(5 * 60);
 /// The number of failures after which the attempts become rare.
 const MANY_FAILURES: u32 = 12;
+/// The longest pause that an authorization server may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// The longest wait before the clock is read again.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 
@@ -62,6 +64,14 @@ impl Schedule {
         let wait = wait.mul_f64(1.0 + JITTER * jitter.clamp(0.0, 1.0));
         self.failures = self.failures.saturating_add(1);
         self.backoff = now.checked_add(wait).map(|end| (end, wait));
+    }
+
+    /// Makes the backoff at least this long: the authorization server asked for a pause.
+    pub(super) fn wait_at_least(&mut self, now: SystemTime, pause: Duration) {
+        let pause = pause.min(LONGEST_PAUSE);
+        if self.backoff.is_some_and(|(_, length)| length < pause) {
+            self.backoff = now.checked_add(pause).map(|end| (end, pause));
+        }
     }
 
     /// Ends a backoff: the network has changed, or the machine slept.
@@ -160,6 +170,18 @@ mod tests {
             now += schedule.next_read(now, true).unwrap();
         }
         assert!((250..=300).contains(&attempts), "{attempts}");
+    }
+
+    #[test]
+    fn requested_pause_makes_a_shorter_backoff_longer() {
+        let mut schedule = schedule(3600);
+        schedule.failed(noon(), 0.0);
+        schedule.wait_at_least(noon(), seconds(1));
+        assert_eq!(schedule.next_read(noon(), true), Some(seconds(2)));
+        schedule.wait_at_least(noon(), seconds(120));
+        assert_eq!(schedule.next_read(noon(), true), Some(seconds(120)));
+        schedule.wait_at_least(noon(), seconds(1_000_000));
+        assert_eq!(schedule.next_read(noon(), true), Some(seconds(3600)));
     }
 
     #[test]

@@ -51,6 +51,10 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                     self.remotes.abort(exchange);
                     continue;
                 }
+                Output::StreamReady { client, stream } => {
+                    self.ready_streams.push((client, stream));
+                    continue;
+                }
                 Output::ReplaceTransport { upstream } => {
                     // Later lists belong to another server or another credential.
                     self.cache_stores.retain(|(its, _)| *its != upstream);

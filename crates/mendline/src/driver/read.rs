@@ -6,7 +6,7 @@
 use std::task::{Context, Poll};
 
 use mendline_core::port::Pipe;
-use mendline_core::{Engine, Input, Moment, Port};
+use mendline_core::{Engine, Input, Moment, Port, StreamId};
 use mendline_wire::Received;
 
 use super::link::{self, Link};
@@ -49,7 +49,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                         wire::show_line(&mut self.observer, connected.upstream, Direction::FromClient, &line);
                     }
                     let received = Received::from_line(line, &self.limits);
-                    self.engine.handle(Input::FromClient { client, received }, now);
+                    self.engine.handle(Input::FromClient { client, stream: StreamId::COMMON, received }, now);
                 }
                 Step::End => {
                     connected.next_check = Some(now);

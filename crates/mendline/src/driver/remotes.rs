@@ -81,6 +81,11 @@ impl<D: Dial> Remotes<D> {
         self.current.iter_mut().filter(is_its).for_each(|remote| remote.http.adopt_credential());
     }
 
+    /// Lets new exchanges wait for a credential that is about to be read.
+    pub(super) fn await_credentials(&mut self) {
+        self.current.iter_mut().for_each(|remote| remote.http.await_credential());
+    }
+
     /// Closes all idle connections of current transports.
     pub(super) fn close_idle(&mut self) {
         self.current.iter_mut().for_each(|remote| remote.http.close());

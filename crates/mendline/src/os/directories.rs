@@ -59,13 +59,39 @@ pub fn runtime(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     once
 }
 
-/// Returns the directory in which desktop programs keep their settings, for a user with this home directory.
-pub fn settings(home: &Path, variable: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
-    if cfg!(target_os = "macos") {
-        home.join("Library/Application Support")
+/// A family of systems, by where programs keep their files. A value, so that the paths of every system can be tested on
+/// one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Platform {
+    /// Linux, and other systems that follow the XDG directories.
+    Linux,
+    /// macOS.
+    MacOs,
+    /// Windows.
+    Windows,
+}
+
+impl Platform {
+    /// The platform of this program.
+    pub const CURRENT: Platform = if cfg!(target_os = "macos") {
+        Platform::MacOs
     } else if cfg!(windows) {
-        variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming"))
+        Platform::Windows
     } else {
-        variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
+        Platform::Linux
+    };
+
+    /// Returns the directory in which desktop programs keep their settings, for a user with this home directory.
+    pub fn settings(self, home: &Path, variable: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
+        match self {
+            Platform::Linux => xdg_settings(home, variable),
+            Platform::MacOs => home.join("Library/Application Support"),
+            Platform::Windows => variable("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming")),
+        }
     }
+}
+
+/// Returns the directory for settings by the XDG convention, which some programs follow on every system.
+pub fn xdg_settings(home: &Path, variable: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
+    variable("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"))
 }

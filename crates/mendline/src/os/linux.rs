@@ -1,8 +1,9 @@
-//! What only Linux offers: pidfd, netlink, timerfd, `/proc`.
+//! What only Linux offers: pidfd, netlink, timerfd, `/proc`, the session bus.
 
 pub(crate) mod child;
 pub mod control_socket;
 pub mod guard;
+pub mod keyring;
 pub(crate) mod login_shell;
 pub(crate) mod network;
 mod process_group;
@@ -10,3 +11,4 @@ pub mod processes;
 mod raw;
 pub(crate) mod sleep;
 pub mod stdio;
+pub mod system;

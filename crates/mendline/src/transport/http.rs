@@ -34,6 +34,7 @@ mod fatal_idle;
 pub mod fetch;
 #[doc(hidden)]
 pub mod fuzzing;
+mod h1;
 mod head;
 mod keepalive;
 mod origin;
@@ -47,6 +48,8 @@ mod redirect;
 mod request;
 mod response;
 mod target;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod transfer;
 mod write_tracker;
@@ -89,7 +92,7 @@ use pool::{ConnectionId, Pool};
 use ready::ReadyQueue;
 use request::Heads;
 use tls::TlsContext;
-use transfer::{Failure, ResponseBody};
+use transfer::Failure;
 
 /// The most polls before the driver gets control again.
 const POLLS_PER_ITERATION: usize = 64;
@@ -130,6 +133,9 @@ pub struct Http<D: Dial = TcpDial> {
     ready_queue: ReadyQueue<Key>,
     /// The HTTP version of the last connection.
     version: Option<Version>,
+    /// The number of searches for a connection, for the tests of the cost of a call.
+    #[cfg(test)]
+    searches: usize,
 }
 
 /// The owner of a waker.
@@ -163,6 +169,8 @@ impl<D: Dial> Http<D> {
             now: None,
             ready_queue: ReadyQueue::new(),
             version: None,
+            #[cfg(test)]
+            searches: 0,
             target: Arc::new(target),
         }
     }
@@ -177,6 +185,11 @@ impl<D: Dial> Http<D> {
     pub fn adopt_credential(&mut self) {
         self.authorization.adopt();
         self.needs_assignment = true;
+    }
+
+    /// Lets new exchanges wait a moment, if the source of the credential is about to be read.
+    pub fn await_credential(&mut self) {
+        self.authorization.await_next();
     }
 
     /// Begins an exchange. The caller must call [`Http::poll_input`] afterwards, which reports its facts: no waker is
@@ -236,7 +249,7 @@ impl<D: Dial> Http<D> {
                 continue;
             }
             match self.ready_queue.next() {
-                Some(Key::Connection(id)) => self.poll_connection(id),
+                Some(Key::Connection(id)) => self.poll_connection(id, &may_read),
                 Some(Key::Dial(id)) => self.poll_dial(id),
                 Some(Key::Exchange(id)) => self.poll_exchange(id, &may_read),
                 None if !self.facts.is_empty() => break,
@@ -322,7 +335,10 @@ impl<D: Dial> Http<D> {
         });
     }
 
-    fn poll_connection(&mut self, id: ConnectionId) {
+    fn poll_connection(&mut self, id: ConnectionId, may_read: &impl Fn(ExchangeId) -> bool) {
+        if let Some(exchange) = self.pool.exchange_on(id) {
+            return self.poll_exchange(exchange, may_read);
+        }
         let Some(words) = self.pool.poll(id) else {
             return;
         };
@@ -342,10 +358,11 @@ impl<D: Dial> Http<D> {
             return;
         }
         if exchange.is_reading() && !(may_read(id) && self.budget.may_read(id)) {
+            exchange.poll_write(&mut self.pool);
             self.held.insert(id);
             return;
         }
-        match exchange.poll() {
+        match exchange.poll(&mut self.pool) {
             Step::Wait => {}
             Step::Read(Read::Wait) => {
                 if exchange.take_new_bytes() {
@@ -361,7 +378,7 @@ impl<D: Dial> Http<D> {
                 let event = ReceivedEvent::new(event, &self.target.limits);
                 self.facts.push_message(Input::StreamEvent { exchange: id, event }, length);
             }
-            Step::Answered { assignment, parts, body } => self.answered(id, assignment, &parts, body),
+            Step::Answered { assignment, answer } => self.answered(id, assignment, *answer),
             Step::Read(Read::Done(body)) => {
                 if let Some(text) = body {
                     let length = text.len();
@@ -369,8 +386,9 @@ impl<D: Dial> Http<D> {
                     self.facts.push_message(Input::Body { exchange: id, received }, length);
                 }
                 let stage = self.exchanges.remove(&id).map(|exchange| exchange.stage);
-                if let Some(Stage::Reading { assignment, body, idle_limit, .. }) = stage {
-                    let written = self.finish(&assignment, idle_limit, body);
+                if let Some(Stage::Reading { assignment, body, .. }) = stage {
+                    drop(body);
+                    let written = self.finish(&assignment);
                     self.end(id, ExchangeEnd::Complete, written);
                 }
             }
@@ -451,13 +469,12 @@ impl<D: Dial> Http<D> {
     }
 
     /// Removes a completed exchange from its connection, which stays open unless part of the request is unsent.
-    fn finish(&mut self, assignment: &Assignment, idle_limit: Option<Duration>, body: ResponseBody) -> Written {
+    fn finish(&mut self, assignment: &Assignment) -> Written {
         if !assignment.is_request_written() {
-            drop(body);
             return self.abandon(assignment);
         }
         let now = self.now();
-        self.pool.release(assignment.connection, idle_limit, body, now);
+        self.pool.release(assignment.connection, now);
         self.needs_assignment = true;
         Written::Whole
     }

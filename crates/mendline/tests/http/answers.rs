@@ -25,8 +25,8 @@ async fn message_is_sent_and_answer_returned() {
     let expected = format!(
         "POST /mcp HTTP/1.1\r\nhost: x.test:81\r\naccept: application/json, text/event-stream\r\n\
          accept-encoding: identity\r\nuser-agent: mendline/{}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\nauthorization: Bearer t\r\n\
-         mcp-protocol-version: 2025-11-25\r\n\r\n{PING}",
+         content-type: application/json\r\nauthorization: Bearer t\r\n\
+         mcp-protocol-version: 2025-11-25\r\ncontent-length: {}\r\n\r\n{PING}",
         env!("CARGO_PKG_VERSION"),
         PING.len()
     );

@@ -186,7 +186,7 @@ async fn network_change_ends_backoff() {
     stage.handle.renew(1, Challenge::Credential);
     assert!(stage.input().await.contains("it is down"));
     let begin = Instant::now();
-    stage.handle.check_again();
+    stage.handle.check_again(noon());
     assert_eq!(stage.input().await, "3 changed 2");
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
@@ -252,7 +252,7 @@ async fn expiry_is_compared_with_the_clock_after_a_sleep() {
     assert!(matches!(next().await, Input::CredentialChanged { number: 1, .. }));
     *jump.lock().unwrap() = Duration::from_secs(90_000);
     let begin = Instant::now();
-    handle.check_again();
+    handle.check_again(noon());
     assert!(matches!(next().await, Input::CredentialChanged { number: 2, .. }));
     assert_eq!(begin.elapsed(), Duration::ZERO);
 }
@@ -298,4 +298,42 @@ async fn endless_changes_cause_few_reads() {
         stage.occasion().await;
     }
     assert!(begin.elapsed() >= Duration::from_secs(4), "{:?}", begin.elapsed());
+}
+
+/// A source without a login, which passes on the counts of fruitless requests.
+struct NoLogin {
+    counts: UnboundedSender<u32>,
+}
+
+impl CredentialSource for NoLogin {
+    fn read<'a>(&'a mut self, _: &'a Occasion) -> SourceFuture<'a, Result<Option<Credential>, CredentialError>> {
+        Box::pin(async { Err(CredentialError::NoLogin) })
+    }
+
+    fn note_fruitless(&mut self, count: u32) -> SourceFuture<'_, ()> {
+        let _ = self.counts.send(count);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn changed(&mut self) -> SourceFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refusals_without_a_newer_credential_are_counted() {
+    let (counts, mut counted) = unbounded_channel();
+    let inputs = Arc::<InputQueue>::default();
+    let source = Some(Box::new(NoLogin { counts }) as Box<dyn CredentialSource>);
+    let handle = Keeper::start(NOTES, source, NextSource::default(), Redactor::default(), Arc::clone(&inputs));
+    let refuse = || handle.cell().note_challenges(Vec::new());
+    // Thirty calls are refused together, and one renewal answers all of them.
+    (0..30).for_each(|_| refuse());
+    handle.renew(0, Challenge::Credential);
+    assert_eq!(counted.recv().await, Some(1));
+    refuse();
+    assert_eq!(counted.recv().await, Some(1), "a probe");
+    refuse();
+    refuse();
+    assert_eq!(counted.recv().await, Some(2));
 }

@@ -15,7 +15,9 @@ use super::connect::{connect, first_hop};
 use super::connection::Freshness;
 use super::dials::Dialing;
 use super::exchange::{Assignment, Stage};
+use super::h1::Keep;
 use super::pool::ConnectionId;
+use super::transfer::ResponseFuture;
 use super::{Dial, Http, Key, Protocol};
 
 /// Returns how many connections may be busy when so many calls may be in flight: one for each call, for each
@@ -62,7 +64,7 @@ impl<D: Dial> Http<D> {
         let (target, tls, ready_queue, dial) = (&self.target, &self.tls, &self.ready_queue, &self.dial);
         self.dials.set_wanted(wanted, kept, |id| {
             let dialed = dial.dial(&first_hop(target), target.connect_timeout);
-            let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(tls)));
+            let dialing: Dialing<D::Io> = Box::pin(connect(dialed, Arc::clone(target), Arc::clone(tls), Keep::Needed));
             (dialing, ready_queue.ready_waker(Key::Dial(id)))
         });
     }
@@ -70,6 +72,10 @@ impl<D: Dial> Http<D> {
     /// Returns whether the exchange no longer waits.
     fn assign_one(&mut self, id: ExchangeId, freshness: Freshness) -> bool {
         let now = self.now();
+        #[cfg(test)]
+        {
+            self.searches += 1;
+        }
         while let Some(connection) = self.pool.choose(freshness, now) {
             if self.send(id, connection, now) {
                 return true;
@@ -86,8 +92,8 @@ impl<D: Dial> Http<D> {
         let reused = chosen.is_used();
         exchange.sent_after_idle = chosen.idle_time(now).map(|idle| (now, idle));
         let credential = self.authorization.headers();
-        let head = self.heads.head(&self.target, &exchange.location, &exchange.request, chosen.version(), credential);
-        let head = match head {
+        let (location, request, version) = (&exchange.location, &exchange.request, chosen.version());
+        let head = match self.heads.for_connection(&self.target, location, request, version, credential) {
             Ok(head) => head,
             Err(why) => {
                 self.exchanges.remove(&id);
@@ -95,13 +101,15 @@ impl<D: Dial> Http<D> {
                 return true;
             }
         };
-        let Some((response, upload, evidence)) = self.pool.send(connection, head, exchange.request.body.as_ref(), now)
-        else {
+        let sent = self.pool.send(connection, id, head, exchange.request.body.as_ref(), now);
+        let Some((response, upload, evidence)) = sent else {
             return false;
         };
         let assignment = Assignment::new(connection, reused, evidence, upload);
+        if matches!(response, ResponseFuture::Http2(_)) {
+            exchange.waker.wake_by_ref();
+        }
         exchange.stage = Stage::Sent { assignment, response };
-        exchange.waker.wake_by_ref();
         if !std::mem::replace(&mut exchange.reached, true) {
             self.facts.push(Input::Reached { exchange: id });
         }

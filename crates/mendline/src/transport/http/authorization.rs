@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 use super::Challenge;
 use crate::credential::{CredentialCell, CredentialHeaders};
 
-/// The longest wait for the first credential. Most helpers answer within a second.
+/// The longest wait for a credential that is about to be read. Most helpers answer within a second.
 const FIRST_WAIT: Duration = Duration::from_secs(3);
 
 /// The credential of one transport, if its server has a source of credentials.
@@ -23,7 +23,7 @@ const FIRST_WAIT: Duration = Duration::from_secs(3);
 pub(super) struct Authorization {
     cell: Option<Arc<CredentialCell>>,
     current: Option<Arc<CredentialHeaders>>,
-    /// The end of the wait for the first credential.
+    /// The end of the wait for the credential.
     wait: Option<Pin<Box<Sleep>>>,
 }
 
@@ -41,7 +41,14 @@ impl Authorization {
         }
     }
 
-    /// Returns whether exchanges wait for the first credential.
+    /// Waits a moment if the source is about to be read: the credential has expired while the machine slept.
+    pub(super) fn await_next(&mut self) {
+        if self.cell.as_ref().is_some_and(|cell| cell.is_awaited()) && self.wait.is_none() {
+            self.wait = Some(Box::pin(tokio::time::sleep(FIRST_WAIT)));
+        }
+    }
+
+    /// Returns whether exchanges wait for the credential.
     pub(super) fn is_awaited(&self) -> bool {
         self.wait.is_some()
     }
@@ -49,7 +56,7 @@ impl Authorization {
     /// Returns true when the wait has ended.
     pub(super) fn poll_wait(&mut self, cx: &mut Context<'_>) -> bool {
         let (Some(cell), Some(wait)) = (&self.cell, &mut self.wait) else { return false };
-        let is_over = cell.poll_first(cx).is_ready() || wait.as_mut().poll(cx) == Poll::Ready(());
+        let is_over = cell.poll_read(cx).is_ready() || wait.as_mut().poll(cx) == Poll::Ready(());
         if is_over {
             self.adopt();
         }

@@ -8,8 +8,10 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use mendline_wire::{SseDecoder, SseEvent};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::coding::Inflater;
+use super::h1::{Data, Http1, ReadBuffer};
 use super::transfer::{Failure, ResponseBody};
 
 /// The most bytes that are decompressed before other exchanges are polled.
@@ -77,7 +79,13 @@ impl Reader {
         std::mem::take(&mut self.has_new_bytes)
     }
 
-    pub(super) fn poll(&mut self, body: &mut ResponseBody, cx: &mut Context<'_>) -> Read {
+    /// Reads on. A body over HTTP/1 is read from the connection of its exchange.
+    pub(super) fn poll<Io: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        body: &mut ResponseBody,
+        mut own: Option<(&mut Http1<Io>, &mut ReadBuffer)>,
+        cx: &mut Context<'_>,
+    ) -> Read {
         let mut inflated = 0;
         loop {
             if let Kind::Events(decoder) = &mut self.kind {
@@ -107,12 +115,13 @@ impl Reader {
                     None => {}
                 }
             }
-            match body.poll_data(cx) {
+            let own = own.as_mut().map(|(http1, buffer)| (&mut **http1, &mut **buffer));
+            match body.poll_data(own, cx) {
                 Poll::Pending => return Read::Wait,
                 Poll::Ready(Some(Ok(data))) => {
                     self.has_new_bytes = true;
                     match &mut self.inflater {
-                        Some(inflater) => inflater.push(data),
+                        Some(inflater) => inflater.push(owned(data)),
                         None if !self.kind.take_chunk(data, self.limit) => return Read::TooLarge,
                         None => {}
                     }
@@ -129,13 +138,13 @@ impl Reader {
 
 impl Kind {
     /// Takes a chunk; returns false if the limit is exceeded.
-    fn take_chunk(&mut self, data: Bytes, limit: usize) -> bool {
-        match self {
-            Kind::Whole(Gathered::First(first)) if first.is_empty() => {
-                *first = data;
+    fn take_chunk(&mut self, data: Data<'_>, limit: usize) -> bool {
+        match (self, data) {
+            (Kind::Whole(Gathered::First(first)), data) if first.is_empty() => {
+                *first = owned(data);
                 first.len() <= limit
             }
-            _ => self.take(&data, limit),
+            (kind, data) => kind.take(data.bytes(), limit),
         }
     }
 
@@ -167,6 +176,13 @@ impl Kind {
     }
 }
 
+fn owned(data: Data<'_>) -> Bytes {
+    match data {
+        Data::Borrowed(data) => Bytes::copy_from_slice(data),
+        Data::Owned(data) => data,
+    }
+}
+
 fn broken(problem: &str) -> Failure {
     Failure::Cut(CutReason::Compression { problem: problem.to_owned() })
 }
@@ -180,12 +196,12 @@ mod tests {
         let read = Bytes::from(b"0123456789".repeat(90));
         let mut kind = Kind::Whole(Gathered::First(Bytes::new()));
         for at in 0..read.len() {
-            assert!(kind.take_chunk(read.slice(at..at + 1), read.len()));
+            assert!(kind.take_chunk(Data::Owned(read.slice(at..at + 1)), read.len()));
         }
         assert!(read.is_unique(), "no chunk keeps its receive buffer alive");
         assert!(!kind.take(b"x", read.len()), "it is over the limit");
         let mut kind = Kind::Whole(Gathered::First(Bytes::new()));
-        kind.take_chunk(read.clone(), read.len());
+        kind.take_chunk(Data::Owned(read.clone()), read.len());
         let address = read.as_ptr();
         assert_eq!(kind.finish().map(|text| text.as_ptr()), Some(address), "one chunk is not copied");
     }

@@ -10,8 +10,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -19,11 +17,12 @@ use tokio_rustls::client::TlsStream;
 
 use super::connection::{Connection, HttpConnection};
 use super::dial::{Dialed, HostPort};
+use super::h1::{Http1, Keep};
 use super::keepalive::Http2Keepalive;
 use super::proxy::tunnel;
 use super::target::{Protocol, Target};
 use super::tls::{TlsContext, server_name, tls_error};
-use super::write_tracker::{Http1Io, TrackedIo, WriteTracker};
+use super::write_tracker::{TrackedIo, WriteTracker};
 
 /// The flow-control window of one HTTP/2 stream.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -43,11 +42,13 @@ pub(super) fn first_hop(target: &Target) -> HostPort {
     }
 }
 
-/// Establishes a connection on the stream that `dial` returns.
+/// Establishes a connection on the stream that `dial` returns. `keep` says which headers of responses over HTTP/1 are
+/// read.
 pub(super) async fn connect<Io>(
     dial: impl Future<Output = Result<Dialed<Io>, ConnectError>>,
     target: Arc<Target>,
     tls: Arc<TlsContext>,
+    keep: Keep,
 ) -> Result<Connection<Io>, ConnectError>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -92,11 +93,7 @@ where
         let keepalive = driver.ping_pong().map(|ping| Http2Keepalive::new(ping, Arc::clone(&tracker)));
         HttpConnection::Http2 { sender, driver: Box::new(driver), keepalive }
     } else {
-        let io = TokioIo::new(Http1Io::new(stream, Arc::clone(&tracker)));
-        let mut builder = http1::Builder::new();
-        builder.max_header_size(target.head_bytes);
-        let (sender, driver) = builder.handshake(io).await.map_err(|error| broke(&error))?;
-        HttpConnection::Http1 { sender, driver: Box::new(driver) }
+        HttpConnection::Http1(Box::new(Http1::new(stream, Arc::clone(&tracker), target.head_bytes, keep)))
     };
     Ok(Connection::new(http, tracker, looks_open))
 }

@@ -1,7 +1,8 @@
 //! One connection: its HTTP version, its exchanges and its idle limit.
 //!
-//! Its driver (the future that reads and writes) is polled here and not spawned. So a dropped connection writes nothing
-//! more, and its write tracker is final.
+//! It is polled here and not spawned. So a dropped connection writes nothing more, and its write tracker is final. An
+//! exchange on HTTP/1 has its connection for itself and polls it (`h1`); the pool polls idle connections and those of
+//! HTTP/2.
 
 use mendline_core::reason::CutReason;
 use std::future::Future as _;
@@ -11,11 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use h2::client::SendRequest;
-use http::{Request, Version};
-use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
+use http::Version;
 use mendline_core::port::Reuse;
 use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,10 +20,11 @@ use tokio::time::Instant;
 
 use super::connect::MaybeTlsStream;
 use super::dial::LooksOpen;
+use super::h1::{Http1, ReadBuffer};
 use super::keepalive::Http2Keepalive;
-use super::request::{Outgoing, Segments};
-use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload, http2_reason};
-use super::write_tracker::{Http1Io, WriteTracker};
+use super::request::{Head, Segments};
+use super::transfer::{Evidence, ResponseFuture, Upload, http2_reason};
+use super::write_tracker::WriteTracker;
 
 /// The idle limit of an HTTP/1 connection if the server does not announce one: many servers close after five seconds.
 const IDLE_HTTP1: Duration = Duration::from_secs(4);
@@ -36,15 +34,10 @@ const IDLE_HTTP2: Duration = Duration::from_secs(50);
 const MAX_IDLE: Duration = Duration::from_secs(60);
 /// The time for which a connection that was never used is as good as new.
 const NEW: Duration = Duration::from_secs(1);
-/// The most bytes of an unwanted body that are read to keep its connection.
-const MAX_LEFTOVER: usize = 64 * 1024;
 
 /// The HTTP connection of either version.
 pub(super) enum HttpConnection<Io: AsyncRead + AsyncWrite + Unpin> {
-    Http1 {
-        sender: http1::SendRequest<Outgoing>,
-        driver: Box<http1::Connection<TokioIo<Http1Io<MaybeTlsStream<Io>>>, Outgoing>>,
-    },
+    Http1(Box<Http1<Io>>),
     Http2 {
         sender: SendRequest<Segments>,
         driver: Box<h2::client::Connection<MaybeTlsStream<Io>, Segments>>,
@@ -69,10 +62,8 @@ pub(super) struct Connection<Io: AsyncRead + AsyncWrite + Unpin> {
     /// The number of current exchanges.
     exchanges: usize,
     used: bool,
-    /// The connection takes no new exchange: the peer sent a GOAWAY, or an unwanted body is left.
+    /// The connection takes no new exchange: the peer sent a GOAWAY.
     closing: bool,
-    /// An unwanted rest of a body, and how much of it was read.
-    leftover: Option<(Incoming, usize)>,
     idle_since: Instant,
     idle_limit: Duration,
 }
@@ -84,7 +75,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         looks_open: Option<LooksOpen>,
     ) -> Connection<Io> {
         let idle_limit = match http {
-            HttpConnection::Http1 { .. } => IDLE_HTTP1,
+            HttpConnection::Http1(_) => IDLE_HTTP1,
             HttpConnection::Http2 { .. } => IDLE_HTTP2,
         };
         Connection {
@@ -94,7 +85,6 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
             exchanges: 0,
             used: false,
             closing: false,
-            leftover: None,
             idle_since: Instant::now(),
             idle_limit,
         }
@@ -102,7 +92,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
 
     pub(super) fn version(&self) -> Version {
         match self.http {
-            HttpConnection::Http1 { .. } => Version::HTTP_11,
+            HttpConnection::Http1(_) => Version::HTTP_11,
             HttpConnection::Http2 { .. } => Version::HTTP_2,
         }
     }
@@ -122,14 +112,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
         self.is_idle().then(|| self.idle_since + self.idle_limit)
     }
 
-    /// Reads and writes. Ready with the reason when the connection has ended.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<CutReason> {
+    /// Reads and writes; of HTTP/1, only a connection that carries no exchange: the exchange polls the others. Ready with
+    /// the reason when the connection has ended.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuffer) -> Poll<CutReason> {
         match &mut self.http {
-            HttpConnection::Http1 { driver, .. } => {
-                if Pin::new(driver).poll(cx).is_ready() {
-                    return Poll::Ready(CutReason::Closed);
-                }
-            }
+            HttpConnection::Http1(_) if self.exchanges > 0 => {}
+            HttpConnection::Http1(http1) => return http1.poll_idle(cx, buffer),
             HttpConnection::Http2 { driver, keepalive, sender } => {
                 if let Poll::Ready(ended) = Pin::new(driver).poll(cx) {
                     return Poll::Ready(ended.err().map_or(CutReason::Closed, |error| http2_reason(&error)));
@@ -141,35 +129,20 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                 self.closing |= matches!(sender.poll_ready(cx), Poll::Ready(Err(_)));
             }
         }
-        self.drain(cx)
+        Poll::Pending
     }
 
-    /// Reads an unwanted body to its end, so that the connection can be reused.
-    fn drain(&mut self, cx: &mut Context<'_>) -> Poll<CutReason> {
-        while let Some((body, read)) = self.leftover.take() {
-            let mut body = ResponseBody::Http1(body);
-            match body.poll_data(cx) {
-                Poll::Ready(Some(Ok(data))) if read + data.len() <= MAX_LEFTOVER => {
-                    if let ResponseBody::Http1(body) = body {
-                        self.leftover = Some((body, read + data.len()));
-                    }
-                }
-                Poll::Ready(None) => {}
-                Poll::Ready(_) => return Poll::Ready(CutReason::TooMuchData),
-                Poll::Pending => {
-                    if let ResponseBody::Http1(body) = body {
-                        self.leftover = Some((body, read));
-                    }
-                    break;
-                }
-            }
+    /// Returns the connection of HTTP/1, whose exchange polls it.
+    pub(super) fn http1(&mut self) -> Option<&mut Http1<Io>> {
+        match &mut self.http {
+            HttpConnection::Http1(http1) => Some(http1),
+            HttpConnection::Http2 { .. } => None,
         }
-        Poll::Pending
     }
 
     /// Returns whether it must read the rest of an unwanted body before it can be used again.
     pub(super) fn has_leftover(&self) -> bool {
-        self.leftover.is_some()
+        matches!(&self.http, HttpConnection::Http1(http1) if http1.has_leftover())
     }
 
     /// Returns whether it can carry several exchanges at once.
@@ -199,25 +172,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     /// Returns how long it has been idle since its last exchange; `None` if it carries an exchange, has never carried
     /// one, or if the server has announced that it closes it.
     pub(super) fn idle_time(&self, now: Instant) -> Option<Duration> {
-        let can_tell = self.used && self.is_idle() && !self.idle_limit.is_zero() && self.leftover.is_none();
+        let can_tell = self.used && self.is_idle() && !self.idle_limit.is_zero() && !self.has_leftover();
         can_tell.then(|| now.saturating_duration_since(self.last_alive()))
     }
 
     fn last_alive(&self) -> Instant {
         match &self.http {
-            HttpConnection::Http1 { .. } => self.idle_since,
+            HttpConnection::Http1(_) => self.idle_since,
             HttpConnection::Http2 { .. } => self.idle_since.max(self.tracker.last_read()),
         }
     }
 
     /// Returns whether it can take another exchange.
     pub(super) fn has_room(&self) -> bool {
-        if self.closing || self.leftover.is_some() {
-            return false;
-        }
         match &self.http {
-            HttpConnection::Http1 { sender, .. } => self.exchanges == 0 && (!self.used || sender.is_ready()),
-            HttpConnection::Http2 { sender, .. } => self.exchanges < sender.current_max_send_streams(),
+            HttpConnection::Http1(http1) => self.exchanges == 0 && http1.is_ready(),
+            HttpConnection::Http2 { sender, .. } => !self.closing && self.exchanges < sender.current_max_send_streams(),
         }
     }
 
@@ -229,19 +199,22 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     /// Sends a request. Returns `None` if the connection no longer takes it; then nothing was written.
     pub(super) fn send(
         &mut self,
-        head: Request<()>,
+        head: Head<'_>,
         body: Option<&Spliced>,
+        buffer: &mut ReadBuffer,
+        cx: &mut Context<'_>,
     ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
-        let sent = match &mut self.http {
-            HttpConnection::Http1 { sender, .. } => {
-                self.tracker.begin(body.map_or(0, |body| body.len() as u64));
-                let response = sender.try_send_request(head.map(|()| Outgoing::new(body)));
-                (ResponseFuture::Http1(Box::pin(response)), None, Evidence::Http1(Arc::clone(&self.tracker)))
+        let sent = match (&mut self.http, head) {
+            (HttpConnection::Http1(http1), Head::Http1(head)) => {
+                if http1.begin(head, body, buffer, cx) {
+                    cx.waker().wake_by_ref();
+                }
+                (ResponseFuture::Http1, None, Evidence::Http1(Arc::clone(&self.tracker)))
             }
-            HttpConnection::Http2 { sender, .. } => {
+            (HttpConnection::Http2 { sender, .. }, Head::Http2(head)) => {
                 let body = body.filter(|body| !body.is_empty());
                 let before = self.tracker.accepted();
-                let Ok((response, stream)) = sender.send_request(head, body.is_none()) else {
+                let Ok((response, stream)) = sender.send_request(*head, body.is_none()) else {
                     self.closing = true;
                     return None;
                 };
@@ -250,6 +223,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
                 let evidence = Evidence::http2(Arc::clone(&self.tracker), before, length);
                 (ResponseFuture::Http2(response), upload, evidence)
             }
+            // The head is made for the version of the connection.
+            _ => return None,
         };
         self.exchanges += 1;
         self.used = true;
@@ -257,12 +232,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     }
 
     /// Ends a completed exchange. The rest of its body is read if it is short enough.
-    pub(super) fn release(&mut self, idle_limit: Option<Duration>, leftover: ResponseBody, now: Instant) {
+    pub(super) fn release(&mut self, now: Instant) {
         self.exchanges -= 1;
         self.idle_since = now;
-        if let ResponseBody::Http1(body) = leftover {
-            self.idle_limit = idle_limit.unwrap_or(IDLE_HTTP1).min(MAX_IDLE);
-            self.leftover = (!body.is_end_stream()).then_some((body, 0));
+        if let HttpConnection::Http1(http1) = &mut self.http {
+            http1.drop_body();
+            self.idle_limit = http1.idle_limit().unwrap_or(IDLE_HTTP1).min(MAX_IDLE);
         }
     }
 
@@ -278,10 +253,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<Io> {
     pub(super) fn close(self) {
         let mut cx = Context::from_waker(Waker::noop());
         match self.http {
-            HttpConnection::Http1 { sender, mut driver } => {
-                drop(sender);
-                let _ = Pin::new(&mut driver).poll(&mut cx);
-            }
+            HttpConnection::Http1(http1) => http1.close(&mut cx),
             HttpConnection::Http2 { sender, mut driver, .. } => {
                 drop(sender);
                 let _ = Pin::new(&mut driver).poll(&mut cx);

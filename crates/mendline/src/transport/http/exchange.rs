@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::response::Parts;
 use mendline_core::port::{HttpRequest, Reuse, Written};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::body::{Read, Reader};
 use super::connection::Freshness;
 use super::origin::Location;
-use super::pool::ConnectionId;
-use super::transfer::{Evidence, Failure, ResponseBody, ResponseFuture, Upload};
+use super::pool::{ConnectionId, Pool};
+use super::transfer::{Answer, Evidence, Failure, ResponseBody, ResponseFuture, Upload};
 
 /// The least time between two reports of bytes that are neither an event nor a body.
 const BYTES_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub(super) struct Exchange {
 pub(super) enum Stage {
     Waiting,
     Sent { assignment: Assignment, response: ResponseFuture },
-    Reading { assignment: Assignment, body: ResponseBody, reader: Reader, idle_limit: Option<Duration> },
+    Reading { assignment: Assignment, body: ResponseBody, reader: Reader },
 }
 
 /// The connection that an exchange was sent on, and the progress of its request.
@@ -64,7 +64,7 @@ pub(super) enum Step {
     /// Nothing is ready.
     Wait,
     /// The head of the response arrived; the caller sets the next stage.
-    Answered { assignment: Assignment, parts: Box<Parts>, body: ResponseBody },
+    Answered { assignment: Assignment, answer: Box<Answer> },
     /// The result of reading from the body.
     Read(Read),
     /// The exchange failed.
@@ -124,25 +124,40 @@ impl Exchange {
         is_due
     }
 
-    pub(super) fn poll(&mut self) -> Step {
+    /// Continues to write the request of an exchange whose response must not be read now.
+    pub(super) fn poll_write<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&mut self, pool: &mut Pool<Io>) {
+        if let Stage::Reading { assignment, body: ResponseBody::Http1, .. } = &self.stage
+            && let Some((http1, _, waker)) = pool.http1(assignment.connection)
+        {
+            http1.poll_write(&mut Context::from_waker(waker));
+        }
+    }
+
+    /// Reads and writes. An exchange over HTTP/1 polls its connection, and so the connection's waker is woken for it.
+    pub(super) fn poll<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&mut self, pool: &mut Pool<Io>) -> Step {
+        let (assignment, is_http1) = match &mut self.stage {
+            Stage::Waiting => return Step::Wait,
+            Stage::Sent { assignment, response } => (assignment, matches!(response, ResponseFuture::Http1)),
+            Stage::Reading { assignment, body, .. } => (assignment, matches!(body, ResponseBody::Http1)),
+        };
         let mut cx = Context::from_waker(&self.waker);
-        if let Some(assignment) = match &mut self.stage {
-            Stage::Waiting => None,
-            Stage::Sent { assignment, .. } | Stage::Reading { assignment, .. } => Some(assignment),
-        } {
-            assignment.poll_upload(&mut cx);
+        assignment.poll_upload(&mut cx);
+        let mut own = None;
+        if is_http1 && let Some((http1, buffer, waker)) = pool.http1(assignment.connection) {
+            own = Some((http1, buffer));
+            cx = Context::from_waker(waker);
         }
         match &mut self.stage {
             Stage::Waiting => Step::Wait,
-            Stage::Sent { response, .. } => match response.poll(&mut cx) {
+            Stage::Sent { response, .. } => match response.poll(own, &mut cx) {
                 Poll::Pending => Step::Wait,
                 Poll::Ready(Err(failure)) => Step::Failed(failure),
-                Poll::Ready(Ok((parts, body))) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
-                    Stage::Sent { assignment, .. } => Step::Answered { assignment, parts: Box::new(parts), body },
+                Poll::Ready(Ok(answer)) => match std::mem::replace(&mut self.stage, Stage::Waiting) {
+                    Stage::Sent { assignment, .. } => Step::Answered { assignment, answer: Box::new(answer) },
                     _ => Step::Wait,
                 },
             },
-            Stage::Reading { body, reader, .. } => Step::Read(reader.poll(body, &mut cx)),
+            Stage::Reading { body, reader, .. } => Step::Read(reader.poll(body, own, &mut cx)),
         }
     }
 }

@@ -17,7 +17,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -38,13 +38,14 @@ use super::coding;
 use super::connect::{connect, first_hop};
 use super::connection::Connection;
 use super::dial::{Dialed, HostPort, Tcp, connect_to, look_up};
+use super::h1::{Keep, ReadBuffer, encode_head, finish_head};
 use super::origin::Location;
 use super::proxy::{ProxyRules, is_this_machine};
 use super::redirect;
-use super::request::{IDENTITY, USER_AGENT, proxy_authorization, uri};
+use super::request::{Head, IDENTITY, USER_AGENT, proxy_authorization, uri};
 use super::target::{Protocol, Target};
 use super::tls::{TlsContext, TlsOptions};
-use super::transfer::{Failure, ResponseBody, ResponseFuture};
+use super::transfer::{Answer, Failure, ResponseFuture};
 
 /// The time limit of a request, from the name lookup to the end of the body.
 const TOTAL: Duration = Duration::from_secs(15);
@@ -238,13 +239,21 @@ impl Fetcher {
         let unsent = |_| FetchError::TimedOut { after: self.timeout, sent: false };
         let mut connection = timeout_at(deadline, self.connect(target)).await.map_err(unsent)??;
         let body = request.body.as_ref().map(|(_, text)| Spliced::whole(Bytes::from_owner(Body(text.clone()))));
-        let Some((response, _, evidence)) = connection.send(head, body.as_ref()) else {
+        let mut encoded = Vec::new();
+        encode_head(&head, &mut encoded);
+        let length = (request.method == FetchMethod::Post).then(|| body.as_ref().map_or(0, Spliced::len));
+        finish_head(length, &mut encoded);
+        let mut buffer = ReadBuffer::new();
+        let head = Head::Http1(&mut encoded);
+        // The exchange is polled before anything can wake it.
+        let sent = connection.send(head, body.as_ref(), &mut buffer, &mut Context::from_waker(Waker::noop()));
+        let Some((response, _, evidence)) = sent else {
             return Err(FetchError::NotSent(CutReason::ClosedAtOnce.into()));
         };
         // The connection is dropped before its evidence is read, so that nothing more is written.
         let ended = {
             let mut connection = connection;
-            timeout_at(deadline, exchange(&mut connection, response)).await
+            timeout_at(deadline, exchange(&mut connection, response, &mut buffer)).await
         };
         let is_unsent = evidence.written(true) == Written::Nothing;
         match ended {
@@ -271,7 +280,7 @@ impl Fetcher {
     async fn connect(&self, target: Target) -> Result<Connection<Tcp>, FetchError> {
         let target = Arc::new(target);
         let dial = dial(Arc::clone(&target), self.addresses);
-        let made = connect(dial, target, Arc::clone(&self.tls_context)).await;
+        let made = connect(dial, target, Arc::clone(&self.tls_context), Keep::All).await;
         made.map_err(|error| match error {
             ConnectError::AddressNotAllowed { problem } => FetchRefusal::Address { problem }.into(),
             error => FetchError::NotSent(error.into()),
@@ -343,10 +352,6 @@ fn head(target: &Target, request: &FetchRequest) -> Result<Request<()>, FetchRef
         value.set_sensitive(true);
         headers.insert(known, value);
     }
-    if request.method == FetchMethod::Post {
-        let length = request.body.as_ref().map_or(0, |(_, body)| body.expose().len());
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-    }
     Ok(head)
 }
 
@@ -356,34 +361,36 @@ enum Ended {
     Cut(CutReason),
 }
 
-/// Polls an exchange together with its connection.
-async fn exchange(connection: &mut Connection<Tcp>, mut response: ResponseFuture) -> Result<(Parts, Bytes), Ended> {
-    let mut answered: Option<(Parts, ResponseBody, Reader)> = None;
-    let mut is_over = false;
+/// Polls an exchange on its connection.
+async fn exchange(
+    connection: &mut Connection<Tcp>,
+    mut response: ResponseFuture,
+    buffer: &mut ReadBuffer,
+) -> Result<(Parts, Bytes), Ended> {
+    let mut answered: Option<(Answer, Reader)> = None;
     let ended = |failure| match failure {
         Failure::HeadTooLarge => Ended::TooLarge,
         Failure::Cut(why) => Ended::Cut(why),
         Failure::Returned | Failure::Refused => Ended::Cut(CutReason::ClosedAtOnce),
     };
     poll_fn(|cx| {
-        // The exchange reports the end of the connection, with its meaning.
-        is_over = is_over || connection.poll(cx).is_ready();
         loop {
-            if let Some((_, body, reader)) = &mut answered {
-                let read = match reader.poll(body, cx) {
+            let own = connection.http1().map(|http1| (http1, &mut *buffer));
+            if let Some((answer, reader)) = &mut answered {
+                let read = match reader.poll(&mut answer.body, own, cx) {
                     Read::Wait | Read::Event(_) => return Poll::Pending,
                     Read::Done(text) => Ok(text.unwrap_or_default()),
                     Read::TooLarge => Err(Ended::TooLarge),
                     Read::Failed(failure) => Err(ended(failure)),
                 };
-                let parts = answered.take().map(|(parts, ..)| parts);
+                let parts = answered.take().map(|(answer, _)| answer.parts);
                 return Poll::Ready(read.and_then(|text| Ok((parts.ok_or(Ended::Cut(CutReason::Broken))?, text))));
             }
-            match response.poll(cx) {
+            match response.poll(own, cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(ended(failure))),
-                Poll::Ready(Ok((parts, body))) => match coding::inflater_for(&parts.headers) {
-                    Ok(inflater) => answered = Some((parts, body, Reader::whole(MAX_BODY, inflater))),
+                Poll::Ready(Ok(answer)) => match coding::inflater_for(&answer.parts.headers) {
+                    Ok(inflater) => answered = Some((answer, Reader::whole(MAX_BODY, inflater))),
                     Err(why) => return Poll::Ready(Err(Ended::Cut(why))),
                 },
             }

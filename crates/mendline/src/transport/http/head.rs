@@ -5,50 +5,50 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use http::response::Parts;
 use http::{StatusCode, Version};
 use mendline_core::Input;
 use mendline_core::port::{Content, ExchangeEnd, ExchangeId};
 
 use super::body::Reader;
 use super::exchange::{Assignment, Stage};
-use super::transfer::ResponseBody;
+use super::transfer::Answer;
 use super::{Dial, Http, coding, redirect, response};
 
 impl<D: Dial> Http<D> {
     /// Handles the head of a response.
-    pub(super) fn answered(&mut self, id: ExchangeId, assignment: Assignment, parts: &Parts, body: ResponseBody) {
+    pub(super) fn answered(&mut self, id: ExchangeId, assignment: Assignment, answer: Answer) {
+        let parts = &answer.parts;
         if let Some((_, idle)) = self.exchanges.get(&id).and_then(|exchange| exchange.sent_after_idle) {
             self.pool.note_answered(idle);
         }
         if parts.version == Version::HTTP_2 && response::head_length(parts) > self.target.head_bytes {
-            drop(body);
+            drop(answer);
             self.exchanges.remove(&id);
             let written = self.abandon(&assignment);
             self.end(id, ExchangeEnd::TooLarge, written);
             return;
         }
         if let Some(to) = redirect::target_of(parts) {
-            return self.redirected(id, &assignment, parts, body, &to);
+            return self.redirected(id, &assignment, answer, &to);
         }
         if matches!(parts.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
             self.authorization.note_refusal(&parts.headers);
         }
-        let idle_limit = response::idle_limit(parts);
-        let head = response::head(parts, body.is_over(), SystemTime::now);
+        let head = response::head(parts, answer.is_empty, SystemTime::now);
         let content = head.content;
         self.facts.push(Input::Head { exchange: id, head });
         let limit = self.target.limits.message_bytes;
         if content == Content::Empty {
             self.exchanges.remove(&id);
-            let written = self.finish(&assignment, idle_limit, body);
+            drop(answer);
+            let written = self.finish(&assignment);
             self.end(id, ExchangeEnd::Complete, written);
             return;
         }
         let inflater = match coding::inflater_for(&parts.headers) {
             Ok(inflater) => inflater,
             Err(reason) => {
-                drop(body);
+                drop(answer);
                 self.exchanges.remove(&id);
                 let written = self.abandon(&assignment);
                 self.end(id, ExchangeEnd::Cut(reason), written);
@@ -59,9 +59,9 @@ impl<D: Dial> Http<D> {
             Content::Events => Reader::events(limit, inflater),
             _ => Reader::whole(limit, inflater),
         };
-        let announced = response::length(parts).filter(|_| content != Content::Events);
+        let announced = answer.length.filter(|_| content != Content::Events);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
-            exchange.stage = Stage::Reading { assignment, body, reader, idle_limit };
+            exchange.stage = Stage::Reading { assignment, body: answer.body, reader };
             // The body is not sent again, so it is not kept while the response streams for hours.
             exchange.request.body = None;
             exchange.has_unreported = true;
@@ -73,9 +73,11 @@ impl<D: Dial> Http<D> {
     }
 
     /// Handles a redirect.
-    fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, parts: &Parts, body: ResponseBody, to: &str) {
-        let head = response::head(parts, body.is_over(), SystemTime::now);
-        let written = self.finish(assignment, response::idle_limit(parts), body);
+    fn redirected(&mut self, id: ExchangeId, assignment: &Assignment, answer: Answer, to: &str) {
+        let head = response::head(&answer.parts, answer.is_empty, SystemTime::now);
+        let Answer { parts, body, .. } = answer;
+        drop(body);
+        let written = self.finish(assignment);
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };

@@ -11,11 +11,10 @@ use mendline_core::reason::CutReason;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future as _;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use http::Request;
-use mendline_core::port::Reuse;
+use mendline_core::port::{ExchangeId, Reuse};
 use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -23,9 +22,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::Key;
 use super::connection::{Connection, Freshness};
 use super::fatal_idle::FatalIdle;
+use super::h1::{Http1, ReadBuffer};
 use super::ready::ObservedWaker;
 use super::recent_use::RecentUse;
-use super::transfer::{Evidence, ResponseBody, ResponseFuture, Upload};
+use super::request::Head;
+use super::transfer::{Evidence, ResponseFuture, Upload};
 
 /// The number of idle connections that are kept whatever the recent use was. One burst of calls often follows another,
 /// and a new dial costs more than a few idle seconds.
@@ -44,11 +45,15 @@ pub(super) struct Pool<Io: AsyncRead + AsyncWrite + Unpin> {
     idle_timer: Option<Pin<Box<Sleep>>>,
     recent_use: RecentUse,
     fatal_idle: FatalIdle,
+    /// All connections of HTTP/1 read into it.
+    buffer: ReadBuffer,
 }
 
 struct Entry<Io: AsyncRead + AsyncWrite + Unpin> {
     connection: Connection<Io>,
     waker: ObservedWaker<Key>,
+    /// The exchange that a connection of HTTP/1 carries.
+    exchange: Option<ExchangeId>,
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
@@ -59,12 +64,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
             idle_timer: None,
             recent_use: RecentUse::new(Instant::now()),
             fatal_idle: FatalIdle::default(),
+            buffer: ReadBuffer::new(),
         }
     }
 
     pub(super) fn add(&mut self, id: ConnectionId, connection: Connection<Io>, waker: ObservedWaker<Key>) {
         let due = connection.idle_deadline();
-        self.entries.insert(id, Entry { connection, waker });
+        self.entries.insert(id, Entry { connection, waker, exchange: None });
         self.order.push_back(id);
         self.arm(due);
     }
@@ -101,7 +107,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     /// Polls a connection. If it has ended, removes it and returns the reason.
     pub(super) fn poll(&mut self, id: ConnectionId) -> Option<CutReason> {
         let entry = self.entries.get_mut(&id)?;
-        match entry.connection.poll(&mut Context::from_waker(entry.waker.waker())) {
+        match entry.connection.poll(&mut Context::from_waker(entry.waker.waker()), &mut self.buffer) {
             Poll::Ready(reason) => {
                 if let (CutReason::Closed, Some(idle)) = (&reason, entry.connection.idle_time(Instant::now())) {
                     self.fatal_idle.note_closed(idle);
@@ -111,6 +117,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
             }
             Poll::Pending => None,
         }
+    }
+
+    /// Returns the exchange that a connection of HTTP/1 carries. The exchange polls it.
+    pub(super) fn exchange_on(&self, id: ConnectionId) -> Option<ExchangeId> {
+        self.entries.get(&id)?.exchange
+    }
+
+    /// Returns a connection of HTTP/1 for its exchange, with the buffer for reading and the waker of the connection.
+    pub(super) fn http1(&mut self, id: ConnectionId) -> Option<(&mut Http1<Io>, &mut ReadBuffer, &Waker)> {
+        let entry = self.entries.get_mut(&id)?;
+        Some((entry.connection.http1()?, &mut self.buffer, entry.waker.waker()))
     }
 
     /// Notes that the server closed a connection when a request came after this idle time.
@@ -161,30 +178,29 @@ impl<Io: AsyncRead + AsyncWrite + Unpin + Send + 'static> Pool<Io> {
     pub(super) fn send(
         &mut self,
         id: ConnectionId,
-        head: Request<()>,
+        exchange: ExchangeId,
+        head: Head<'_>,
         body: Option<&Spliced>,
         now: Instant,
     ) -> Option<(ResponseFuture, Option<Upload>, Evidence)> {
         let entry = self.entries.get_mut(&id)?;
-        let sent = entry.connection.send(head, body);
-        entry.waker.waker().wake_by_ref();
-        if !entry.connection.is_shared() {
+        let waker = entry.waker.waker();
+        let sent = entry.connection.send(head, body, &mut self.buffer, &mut Context::from_waker(waker));
+        if entry.connection.is_shared() {
+            waker.wake_by_ref();
+        } else {
+            entry.exchange = sent.is_some().then_some(exchange);
             self.remove_from_order(id);
             self.recent_use.note(self.busy(), now);
         }
         sent
     }
 
-    /// Ends a completed exchange; the connection may stay idle this long.
-    pub(super) fn release(
-        &mut self,
-        id: ConnectionId,
-        idle_limit: Option<Duration>,
-        leftover: ResponseBody,
-        now: Instant,
-    ) {
+    /// Ends a completed exchange.
+    pub(super) fn release(&mut self, id: ConnectionId, now: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.connection.release(idle_limit, leftover, now);
+        entry.connection.release(now);
+        entry.exchange = None;
         // A connection of HTTP/1 whose body was read to its end has nothing more to do.
         if entry.connection.is_shared() || entry.connection.has_leftover() {
             entry.waker.waker().wake_by_ref();

@@ -4,19 +4,17 @@
 //! this module instead: name lookup, connection, tunnel, TLS, one exchange. The steps use the same resolver, proxy,
 //! certificates and headers as calls, so their results hold for calls. The caller sets the timeout of each step.
 
-use mendline_core::reason::{ConnectError, RefusalReason, TlsError};
+use mendline_core::reason::{ConnectError, CutReason, RefusalReason, TlsError};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName};
 use http::{Request, StatusCode, Version};
-use http_body::Body as _;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use mendline_core::port::{HttpRequest, Verb};
 use mendline_wire::Spliced;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,17 +22,23 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::certificate::Certificate;
-use super::connect::first_hop;
+use super::connect::{MaybeTlsStream, first_hop};
 use super::dial::{self, HostPort};
+use super::h1::{Http1, Keep, ReadBuffer};
 use super::origin::Location;
 use super::proxy::tunnel;
 use super::redirect;
-use super::request::{Heads, Outgoing, Segments};
+use super::request::{Head, Heads, Segments};
 use super::target::{Protocol, Target};
 use super::tls::{recording_config, server_name, tls_error};
+use super::transfer::Failure;
+use super::write_tracker::{TrackedIo, WriteTracker};
 
 /// The most bytes of a body that are read: enough for an error message or the beginning of a page.
 const MAX_BODY: usize = 16 * 1024;
+
+/// The longest head of a response.
+const MAX_HEAD: usize = 64 * 1024;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
@@ -260,13 +264,11 @@ impl Probe {
         let headers = headers.iter().map(|(name, value)| ((*name).into(), Arc::from(*value))).collect();
         let request = HttpRequest { verb, target: None, headers, body: message.map(Spliced::whole) };
         let location = &self.target.location;
-        let head = Heads::default()
-            .head(&self.target, location, &request, version, None)
-            .map_err(|why| ExchangeError::Unsendable(why.to_string()))?;
-        let response = if connection.is_http2 {
-            http2(connection, head, &request).await
-        } else {
-            http1(connection, head, &request).await
+        let mut heads = Heads::default();
+        let head = heads.for_connection(&self.target, location, &request, version, None);
+        let response = match head.map_err(|why| ExchangeError::Unsendable(why.to_string()))? {
+            Head::Http2(head) => http2(connection, *head, &request).await,
+            Head::Http1(head) => http1(connection, head, &request).await,
         };
         response.map(|response| Response { redirect: redirect_target(&response, location), ..response })
     }
@@ -282,25 +284,32 @@ fn redirect_target(response: &Response, from: &Location) -> Option<Result<String
     }))
 }
 
-async fn http1(connection: Connection, head: Request<()>, request: &HttpRequest) -> Result<Response, ExchangeError> {
-    let cut = |error: hyper::Error| {
-        if error.is_parse() { ExchangeError::NotHttp(error.to_string()) } else { ExchangeError::Cut(error.to_string()) }
-    };
-    let (mut sender, driver) = http1::handshake(TokioIo::new(connection.stream)).await.map_err(cut)?;
-    let driver = std::pin::pin!(driver);
-    let exchange = async {
-        let response = sender.send_request(head.map(|()| Outgoing::new(request.body.as_ref()))).await.map_err(cut)?;
-        let (parts, mut incoming) = response.into_parts();
-        let mut body = Vec::new();
-        while reads_on(&parts.headers, body.len()) {
-            match poll_fn(|cx| Pin::new(&mut incoming).poll_frame(cx)).await {
-                Some(Ok(frame)) => body.extend_from_slice(&frame.into_data().unwrap_or_default()),
-                _ => break,
-            }
+async fn http1(connection: Connection, head: &mut Vec<u8>, request: &HttpRequest) -> Result<Response, ExchangeError> {
+    let tracker = WriteTracker::new();
+    let stream = MaybeTlsStream::Plain(TrackedIo::new(connection.stream, Arc::clone(&tracker)));
+    let mut http1 = Http1::new(stream, tracker, MAX_HEAD, Keep::All);
+    let mut buffer = ReadBuffer::new();
+    // The response is polled before anything can wake it.
+    http1.begin(head, request.body.as_ref(), &mut buffer, &mut Context::from_waker(Waker::noop()));
+    let head = poll_fn(|cx| http1.poll_head(cx, &mut buffer)).await.map_err(|failure| match failure {
+        Failure::Cut(CutReason::NotHttp { error }) => ExchangeError::NotHttp(error),
+        Failure::Cut(reason) => ExchangeError::Cut(reason.to_string()),
+        Failure::HeadTooLarge => ExchangeError::NotHttp("its head is too large".to_owned()),
+        Failure::Returned | Failure::Refused => ExchangeError::Cut(CutReason::ClosedAtOnce.to_string()),
+    })?;
+    let mut body = Vec::new();
+    while reads_on(&head.parts.headers, body.len()) {
+        let read = poll_fn(|cx| {
+            http1.poll_data(cx, &mut buffer).map(|data| {
+                let data = data.and_then(Result::ok);
+                data.as_ref().inspect(|data| body.extend_from_slice(data.bytes())).is_some()
+            })
+        });
+        if !read.await {
+            break;
         }
-        Ok(to_response(parts, body))
-    };
-    drive(exchange, driver).await
+    }
+    Ok(to_response(head.parts, body))
 }
 
 async fn http2(connection: Connection, head: Request<()>, request: &HttpRequest) -> Result<Response, ExchangeError> {

@@ -6,21 +6,18 @@
 
 use mendline_core::reason::RefusalReason;
 use std::borrow::Cow;
-use std::convert::Infallible;
 use std::io::IoSlice;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use bytes::Buf;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, Uri, Version};
-use http_body::{Body, Frame, SizeHint};
 use mendline_core::port::{HttpRequest, Verb};
 use mendline_wire::Spliced;
 
 use crate::credential::CredentialHeaders;
 
+use super::h1::{encode_head, finish_head};
 use super::origin::Location;
 use super::target::Target;
 
@@ -33,6 +30,13 @@ pub(super) const IDENTITY: &str = "identity";
 /// The most parsed headers that are cached.
 const MAX_PARSED: usize = 16;
 
+/// The head of a request, as the connection takes it.
+pub(super) enum Head<'a> {
+    /// The bytes, in a buffer that is used again.
+    Http1(&'a mut Vec<u8>),
+    Http2(Box<Request<()>>),
+}
+
 /// Builds the heads of requests to one target. Successive heads are similar, so their common parts are cached: the
 /// request target, the headers of the last message, and parsed headers.
 #[derive(Default)]
@@ -40,6 +44,8 @@ pub(super) struct Heads {
     request_target: Option<RequestTarget>,
     last: Option<LastMessage>,
     parsed: Vec<(HeaderName, HeaderValue)>,
+    /// The bytes of the last head over HTTP/1.
+    buffer: Vec<u8>,
 }
 
 /// The headers of the last message, as requested and as sent. The next message of a session usually has the same ones,
@@ -50,6 +56,15 @@ struct LastMessage {
     credential: u32,
     length: usize,
     headers: HeaderMap,
+    /// The head over HTTP/1, up to `Content-Length`.
+    encoded: Vec<u8>,
+}
+
+impl LastMessage {
+    /// Returns whether a message with the credential of this number has the same headers, apart from its length.
+    fn is_like(&self, request: &HttpRequest, credential: u32) -> bool {
+        self.credential == credential && self.requested == request.headers
+    }
 }
 
 /// The target of a request and the parts of the head that depend on it.
@@ -61,6 +76,38 @@ struct RequestTarget {
 }
 
 impl Heads {
+    /// Builds the head of a request for a connection of this version.
+    pub(super) fn for_connection(
+        &mut self,
+        target: &Target,
+        location: &Location,
+        request: &HttpRequest,
+        version: Version,
+        credential: Option<&CredentialHeaders>,
+    ) -> Result<Head<'_>, RefusalReason> {
+        if version == Version::HTTP_2 {
+            return self.head(target, location, request, version, credential).map(|head| Head::Http2(Box::new(head)));
+        }
+        let is_here = |known: &&RequestTarget| known.version == version && known.location == *location;
+        let message = request.body.as_ref().filter(|_| request.verb == Verb::Post);
+        let number = credential.map_or(0, |credential| credential.number);
+        self.buffer.clear();
+        if let (Some(body), Some(last), Some(_)) = (message, &self.last, self.request_target.as_ref().filter(is_here))
+            && last.is_like(request, number)
+        {
+            self.buffer.extend_from_slice(&last.encoded);
+            finish_head(Some(body.len()), &mut self.buffer);
+            return Ok(Head::Http1(&mut self.buffer));
+        }
+        let head = self.head(target, location, request, version, credential)?;
+        encode_head(&head, &mut self.buffer);
+        if let Some(last) = self.last.as_mut().filter(|_| message.is_some()) {
+            last.encoded.clone_from(&self.buffer);
+        }
+        finish_head(content_length(request), &mut self.buffer);
+        Ok(Head::Http1(&mut self.buffer))
+    }
+
     /// Builds the head of a request, without its body. The error names a header that cannot be sent, never its value.
     pub(super) fn head(
         &mut self,
@@ -98,8 +145,7 @@ impl Heads {
         credential: Option<&CredentialHeaders>,
     ) -> Result<HeaderMap, RefusalReason> {
         let number = credential.map_or(0, |credential| credential.number);
-        let is_same = |last: &&mut LastMessage| last.credential == number && last.requested == request.headers;
-        if let Some(last) = self.last.as_mut().filter(is_same) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.is_like(request, number)) {
             if last.length != length {
                 last.length = length;
                 last.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -108,7 +154,8 @@ impl Heads {
         }
         let headers = self.headers(target, location, request, Some(length), version, credential)?;
         let requested = request.headers.clone();
-        self.last = Some(LastMessage { requested, credential: number, length, headers: headers.clone() });
+        let encoded = Vec::new();
+        self.last = Some(LastMessage { requested, credential: number, length, headers: headers.clone(), encoded });
         Ok(headers)
     }
 
@@ -133,11 +180,11 @@ impl Heads {
         // Without this header a server may use any coding.
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(IDENTITY));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-        if let Some(length) = length {
+        if length.is_some() {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+        }
+        if let Some(length) = content_length(request) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        } else if request.verb == Verb::Post {
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
         }
         configured(&mut headers, &target.headers);
         // Requests go to the origin of the target only. A credential must not leave it even if that rule is broken.
@@ -188,6 +235,12 @@ impl Heads {
         }
         Some(last.clone())
     }
+}
+
+/// Returns the length of the body that a request announces. A message without a body announces that, too.
+fn content_length(request: &HttpRequest) -> Option<usize> {
+    let without = (request.verb == Verb::Post).then_some(0);
+    request.body.as_ref().map(Spliced::len).or(without)
 }
 
 /// Adds configured headers, which replace those of this module. All configured ones with the same name are sent.
@@ -268,32 +321,6 @@ impl Buf for Segments {
     }
 }
 
-/// The body of an HTTP/1 request: all of it in one frame, or nothing.
-pub(super) struct Outgoing(Option<Segments>);
-
-impl Outgoing {
-    pub(super) fn new(body: Option<&Spliced>) -> Outgoing {
-        Outgoing(body.filter(|body| !body.is_empty()).cloned().map(Segments::whole))
-    }
-}
-
-impl Body for Outgoing {
-    type Data = Segments;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Segments>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|body| Ok(Frame::data(body))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, |body| body.remaining() as u64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -361,6 +388,29 @@ mod tests {
             "x-two: 2",
         ];
         assert_eq!(shown(&request), expected);
+    }
+
+    #[test]
+    fn p02_head_of_next_message_is_not_encoded_again() {
+        let target = Target::parse("http://x.test/mcp").unwrap();
+        let first = request(Verb::Post, vec![("mcp-session-id", "s".into())]);
+        let mut heads = Heads::default();
+        let mut head = |request: &HttpRequest, mark: bool| {
+            let head = heads.for_connection(&target, &target.location, request, Version::HTTP_11, None).unwrap();
+            let Head::Http1(bytes) = head else { panic!("it is a head over HTTP/1") };
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            if mark {
+                heads.last.as_mut().unwrap().encoded.extend_from_slice(b"x-mark: 1\r\n");
+            }
+            text
+        };
+        assert!(head(&first, true).ends_with("mcp-session-id: s\r\ncontent-length: 19\r\n\r\n"));
+        let next = head(&longer(first), false);
+        assert!(next.ends_with("mcp-session-id: s\r\nx-mark: 1\r\ncontent-length: 1000\r\n\r\n"), "{next}");
+        let other = request(Verb::Post, vec![("mcp-session-id", "t".into())]);
+        assert!(head(&other, false).ends_with("mcp-session-id: t\r\ncontent-length: 19\r\n\r\n"), "other headers");
+        let stream = head(&request(Verb::Get, Vec::new()), false);
+        assert!(stream.starts_with("GET /mcp HTTP/1.1\r\n") && !stream.contains("content-length"), "{stream}");
     }
 
     #[test]

@@ -4,21 +4,16 @@
 //! out a body has priority: a notification is accepted with 202 and no body, and some servers add a text that is no
 //! message.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
+use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::response::Parts;
-use http::{StatusCode, Version};
 use mendline_core::port::{self, Content, Head};
 
 use super::{Challenge, rate_limit};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-
-/// The time by which a connection is closed before the idle timeout of its server: a request that meets the close is
-/// lost.
-const IDLE_MARGIN: Duration = Duration::from_secs(1);
 
 /// Returns the fields that the engine needs. `empty` means that no body follows.
 pub(super) fn head(parts: &Parts, empty: bool, wall_clock: fn() -> SystemTime) -> Head {
@@ -77,29 +72,9 @@ fn seconds_or_date(headers: &HeaderMap, now: impl Fn() -> SystemTime) -> Option<
     Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Returns how long the connection may be idle after this response: `None` if the server does not say, zero if it
-/// closes.
-pub(super) fn idle_limit(parts: &Parts) -> Option<Duration> {
-    let tokens = |name: HeaderName| {
-        let values = parts.headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',').map(str::trim))
-    };
-    if parts.version == Version::HTTP_10 || tokens(header::CONNECTION).any(|token| token.eq_ignore_ascii_case("close"))
-    {
-        return Some(Duration::ZERO);
-    }
-    let seconds = tokens(KEEP_ALIVE).find_map(|token| token.strip_prefix("timeout=")?.trim().parse().ok())?;
-    Some(Duration::from_secs(seconds).saturating_sub(IDLE_MARGIN))
-}
-
 /// Returns the length of the head as HTTP/2 counts it: 32 bytes for each header in addition to its text.
 pub(super) fn head_length(parts: &Parts) -> usize {
     parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
-}
-
-/// Returns the announced length of the body.
-pub(super) fn length(parts: &Parts) -> Option<u64> {
-    parts.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -180,15 +155,5 @@ mod tests {
         assert_eq!(asked("Bearer"), Some(port::Challenge::Credential));
         assert_eq!(asked("Bearer error=\"insufficient_scope\", scope=\"a b\""), Some(port::Challenge::Scope));
         assert_eq!(head(&parts(403, &[]), true, noon).challenge, None);
-    }
-
-    #[test]
-    fn idle_limit_is_keep_alive_timeout_minus_one_second() {
-        let seconds = |n| Some(Duration::from_secs(n));
-        assert_eq!(idle_limit(&parts(200, &[])), None);
-        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=5, max=100")])), seconds(4));
-        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "max=100, timeout=1")])), seconds(0));
-        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=60"), ("connection", "Close")])), seconds(0));
-        assert_eq!(idle_limit(&parts(200, &[("keep-alive", "timeout=x")])), None);
     }
 }

@@ -1,7 +1,9 @@
 //! The transfer of one exchange over HTTP/1 or HTTP/2: request upload, response and response body.
 //!
-//! HTTP/2 uses `h2` directly and not hyper, so that the upload is under our control and it is known how much of it the
-//! peer's window has let through. A stream whose last frame was never handed over cannot have been processed. The same
+//! An exchange over HTTP/1 has a connection for itself, which does all of this (`h1`).
+//!
+//! HTTP/2 uses `h2` directly, so that the upload is under our control and it is known how much of it the peer's window has
+//! let through. A stream whose last frame was never handed over cannot have been processed. The same
 //! holds for a stream whose connection is gone and had accepted fewer bytes than its frames need.
 
 use mendline_core::reason::CutReason;
@@ -10,16 +12,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf as _, Bytes};
+use bytes::Buf as _;
 use h2::{Reason, RecvStream, SendStream};
+use http::header::CONTENT_LENGTH;
 use http::response::Parts;
-use http::{Request, Response};
-use http_body::Body as _;
-use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
 use mendline_core::port::Written;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::request::{Outgoing, Segments};
+use super::h1::{Data, Http1, ReadBuffer};
+use super::request::Segments;
 use super::tls::late_alert;
 use super::write_tracker::WriteTracker;
 
@@ -42,47 +43,52 @@ pub(super) enum Failure {
     Cut(CutReason),
 }
 
-type Http1Response = Pin<Box<dyn Future<Output = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>> + Send>>;
+/// The connection that an exchange over HTTP/1 has for itself, and the buffer for a poll.
+pub(super) type OwnConnection<'a, Io> = (&'a mut Http1<Io>, &'a mut ReadBuffer);
 
 /// A pending response.
 pub(super) enum ResponseFuture {
-    Http1(Http1Response),
+    /// The connection waits for it.
+    Http1,
     Http2(h2::client::ResponseFuture),
 }
 
+/// The head of a response, and its body.
+pub(super) struct Answer {
+    pub(super) parts: Parts,
+    /// The announced length of the body.
+    pub(super) length: Option<u64>,
+    /// No body follows.
+    pub(super) is_empty: bool,
+    pub(super) body: ResponseBody,
+}
+
 impl ResponseFuture {
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Parts, ResponseBody), Failure>> {
-        Poll::Ready(match self {
-            ResponseFuture::Http1(future) => match ready!(future.as_mut().poll(cx)) {
+    /// Polls for the head. An exchange over HTTP/1 has its own connection.
+    pub(super) fn poll<Io: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        own: Option<OwnConnection<'_, Io>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Answer, Failure>> {
+        Poll::Ready(match (self, own) {
+            (ResponseFuture::Http1, Some((http1, buffer))) => ready!(http1.poll_head(cx, buffer)).map(|head| Answer {
+                parts: head.parts,
+                length: head.length,
+                is_empty: http1.is_over(),
+                body: ResponseBody::Http1,
+            }),
+            (ResponseFuture::Http1, None) => Err(Failure::Cut(CutReason::Broken)),
+            (ResponseFuture::Http2(future), _) => match ready!(Pin::new(future).poll(cx)) {
                 Ok(response) => {
                     let (parts, body) = response.into_parts();
-                    Ok((parts, ResponseBody::Http1(body)))
-                }
-                Err(error) if error.message().is_some() => Err(Failure::Returned),
-                Err(error) => Err(http1_failure(error.error())),
-            },
-            ResponseFuture::Http2(future) => match ready!(Pin::new(future).poll(cx)) {
-                Ok(response) => {
-                    let (parts, body) = response.into_parts();
-                    Ok((parts, ResponseBody::Http2(body)))
+                    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+                    let length = length.and_then(|length| length.trim().parse().ok());
+                    Ok(Answer { parts, length, is_empty: body.is_end_stream(), body: ResponseBody::Http2(body) })
                 }
                 Err(error) => Err(http2_failure(&error)),
             },
         })
     }
-}
-
-fn http1_failure(error: &hyper::Error) -> Failure {
-    if error.is_parse_too_large() {
-        return Failure::HeadTooLarge;
-    }
-    if error.is_incomplete_message() {
-        return Failure::Cut(CutReason::ClosedWithoutAnswer);
-    }
-    if error.is_parse() {
-        return Failure::Cut(CutReason::NotHttp { error: error.to_string() });
-    }
-    Failure::Cut(innermost(error))
 }
 
 /// Before the response has begun, a refusal by the peer is proof: by RFC 9113, a refused stream, and one beyond the
@@ -103,19 +109,7 @@ pub(super) fn http2_reason(error: &h2::Error) -> CutReason {
     }
 }
 
-/// Returns the innermost cause.
-fn innermost(error: &hyper::Error) -> CutReason {
-    let mut cause: &(dyn std::error::Error + 'static) = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    match cause.downcast_ref() {
-        Some(io) => io_reason(io),
-        None => CutReason::Other { error: tls_text(Some(cause)).unwrap_or_else(|| cause.to_string()) },
-    }
-}
-
-fn io_reason(error: &std::io::Error) -> CutReason {
+pub(super) fn io_reason(error: &std::io::Error) -> CutReason {
     match error.kind() {
         std::io::ErrorKind::ConnectionReset => CutReason::Reset,
         std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::UnexpectedEof => CutReason::Closed,
@@ -134,51 +128,31 @@ fn tls_text(cause: Option<&(dyn std::error::Error + 'static)>) -> Option<String>
 
 /// A response body that is being read.
 pub(super) enum ResponseBody {
-    Http1(Incoming),
+    /// The connection reads it.
+    Http1,
     Http2(RecvStream),
 }
 
 impl ResponseBody {
-    /// Returns whether the body is known to have ended.
-    pub(super) fn is_over(&self) -> bool {
-        match self {
-            ResponseBody::Http1(body) => body.is_end_stream(),
-            ResponseBody::Http2(body) => body.is_end_stream(),
-        }
-    }
-
     /// Returns the next bytes, `None` at the proper end, and the reason of a loss otherwise.
-    pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutReason>>> {
-        match self {
-            ResponseBody::Http1(body) => loop {
-                match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-                    Some(Ok(frame)) => {
-                        if let Ok(data) = frame.into_data() {
-                            return Poll::Ready(Some(Ok(data)));
-                        }
-                    }
-                    Some(Err(error)) => return Poll::Ready(Some(Err(body_reason(&error)))),
-                    None => return Poll::Ready(None),
-                }
-            },
-            ResponseBody::Http2(body) => match ready!(body.poll_data(cx)) {
+    pub(super) fn poll_data<'a, Io: AsyncRead + AsyncWrite + Unpin>(
+        &mut self,
+        own: Option<(&mut Http1<Io>, &'a mut ReadBuffer)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Data<'a>, CutReason>>> {
+        match (self, own) {
+            (ResponseBody::Http1, Some((http1, buffer))) => http1.poll_data(cx, buffer),
+            (ResponseBody::Http1, None) => Poll::Ready(Some(Err(CutReason::Broken))),
+            (ResponseBody::Http2(body), _) => match ready!(body.poll_data(cx)) {
                 Some(Ok(data)) => {
                     // The reader has taken the data, so the peer may send as much again.
                     let _ = body.flow_control().release_capacity(data.len());
-                    Poll::Ready(Some(Ok(data)))
+                    Poll::Ready(Some(Ok(Data::Owned(data))))
                 }
                 Some(Err(error)) => Poll::Ready(Some(Err(http2_reason(&error)))),
                 None => Poll::Ready(None),
             },
         }
-    }
-}
-
-fn body_reason(error: &hyper::Error) -> CutReason {
-    match innermost(error) {
-        // hyper reports "connection error" if the cause was reported elsewhere.
-        CutReason::Other { error } if error == "connection error" => CutReason::Broken,
-        reason => reason,
     }
 }
 

@@ -1,0 +1,525 @@
+//! The answers of the gateway to HTTP requests.
+//!
+//! A POST with requests opens a stream in the engine. If its answer comes within [`JSON_WITHIN`] and is the only
+//! message, the response is JSON; else it becomes a stream of events, which carries comments while nothing happens. A
+//! client that loses such a stream resumes it with GET and the id of its last event.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method as Verb, Request, StatusCode};
+use http_body::Body;
+use mendline_core::{ClientStreams, Input, StreamId, UpstreamId};
+use mendline_wire::{Id, Limits, Message, Received, code, headers};
+
+use super::access::{Access, Denied};
+use super::body::{EventBody, EventIds};
+use super::event_id::EventId;
+use super::hub::Hub;
+use super::reader::{OnLoss, StreamReader};
+use super::request::{Accepts, DEFAULT_REVISION, Posted, PostedKind, Route, is_json, legacy_revision};
+use super::response::{
+    Answer, add_cors, broken, denied, empty, events, is_error, json, json_error, method_not_allowed, modern_status,
+    refused_post, text, unknown_session, with_session,
+};
+use super::session_id::{Sealer, Ticket};
+use super::sessions::{ImplicitKey, Session, Sessions};
+use super::stream_queue::Next;
+
+/// The time within which an answer is sent as JSON.
+const JSON_WITHIN: Duration = Duration::from_secs(2);
+
+/// The revision of clients that resume streams before any message came.
+const PRIMED_SINCE: &str = "2025-11-25";
+
+/// One server of the gateway.
+#[derive(Clone, Debug)]
+pub struct GatewayServer {
+    /// Its name in paths.
+    pub name: Arc<str>,
+    /// Its upstream.
+    pub upstream: UpstreamId,
+}
+
+/// The gateway, as its connections see it.
+pub struct Gateway {
+    hub: Hub,
+    servers: Vec<GatewayServer>,
+    access: Access,
+    sealer: Sealer,
+    limits: Limits,
+    sessions: Mutex<Sessions>,
+    /// The number of this process in event ids.
+    process: u32,
+}
+
+impl Gateway {
+    /// Creates a gateway for these servers.
+    pub fn new(hub: Hub, servers: Vec<GatewayServer>, access: Access, sealer: Sealer, limits: Limits) -> Gateway {
+        let process = (sealer.number() & 0xffff_ffff) as u32;
+        Gateway { hub, servers, access, sealer, limits, sessions: Mutex::default(), process }
+    }
+
+    /// Answers a request.
+    pub async fn answer<B>(&self, request: Request<B>) -> Answer
+    where
+        B: Body<Data = Bytes>,
+    {
+        let origin = request.headers().get(http::header::ORIGIN).cloned();
+        let mut answer = self.route(request).await.unwrap_or_else(|refused| *refused);
+        if let Some(origin) =
+            origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.access.allows_origin(origin)))
+        {
+            add_cors(answer.headers_mut(), origin);
+        }
+        answer
+    }
+
+    /// Removes the sessions that no client has used for long. Their ids open them again.
+    pub fn expire(&self) {
+        for session in self.lock().take_idle(Instant::now()) {
+            self.close(&session);
+        }
+    }
+
+    /// The number of sessions.
+    pub fn sessions(&self) -> usize {
+        self.lock().len()
+    }
+
+    async fn route<B: Body<Data = Bytes>>(&self, request: Request<B>) -> Result<Answer, Box<Answer>> {
+        let path = request.uri().path().to_owned();
+        let route = Route::of(&path);
+        if route == Route::Health {
+            return Ok(text(StatusCode::OK, "ok\n"));
+        }
+        let checked = self.access.check(request.headers(), request.uri().authority());
+        if request.method() == Verb::OPTIONS && !matches!(checked, Err(Denied::Host(_) | Denied::Origin(_))) {
+            return Ok(empty(StatusCode::NO_CONTENT));
+        }
+        let principal = checked.map_err(|why| Box::new(denied(&why)))?;
+        match route {
+            Route::Mcp(name) => {
+                let server = self.server(name, &principal)?;
+                match *request.method() {
+                    Verb::POST => self.post(request, &server, principal).await,
+                    Verb::GET => self.get(request.headers(), &server, &principal),
+                    Verb::DELETE => self.delete(request.headers(), &principal),
+                    _ => Ok(method_not_allowed("GET, POST, DELETE")),
+                }
+            }
+            Route::Sse(name) if request.method() == Verb::GET => {
+                let server = self.server(name, &principal)?;
+                self.open_sse(&path, &server, principal)
+            }
+            Route::SseMessage(name) if request.method() == Verb::POST => {
+                self.server(name, &principal)?;
+                self.post_sse(request, &principal).await
+            }
+            Route::Sse(_) => Ok(method_not_allowed("GET")),
+            Route::SseMessage(_) => Ok(method_not_allowed("POST")),
+            Route::Ready(None) => Ok(text(StatusCode::OK, "ready\n")),
+            Route::Ready(Some(name)) => self.server(Some(name), &principal).map(|_| text(StatusCode::OK, "ready\n")),
+            Route::Health | Route::Unknown => Err(Box::new(self.unknown_path(&path))),
+        }
+    }
+
+    /// Returns the server of a path; without a name, the only one.
+    fn server(&self, name: Option<&str>, principal: &str) -> Result<GatewayServer, Box<Answer>> {
+        let found = match (name, &self.servers[..]) {
+            (Some(name), servers) => servers.iter().find(|server| *server.name == *name),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let Some(server) = found else {
+            let names: Vec<_> = self.servers.iter().map(|server| format!("/mcp/{}", server.name)).collect();
+            let why = match name {
+                Some(name) => format!("there is no server {name:?}; the servers are {}", names.join(", ")),
+                None => format!("there are several servers: use one of {}", names.join(", ")),
+            };
+            return Err(Box::new(json_error(StatusCode::NOT_FOUND, code::INVALID_REQUEST, &why, None)));
+        };
+        if !self.access.may_use(principal, &server.name) {
+            return Err(Box::new(denied(&Denied::Server)));
+        }
+        Ok(server.clone())
+    }
+
+    fn unknown_path(&self, path: &str) -> Answer {
+        let why = format!("there is nothing at {path}; MCP is at /mcp/SERVER");
+        json_error(StatusCode::NOT_FOUND, code::INVALID_REQUEST, &why, None)
+    }
+
+    // ---- Streamable HTTP ----
+
+    async fn post<B: Body<Data = Bytes>>(
+        &self,
+        request: Request<B>,
+        server: &GatewayServer,
+        principal: Arc<str>,
+    ) -> Result<Answer, Box<Answer>> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers) {
+            let why = "the Content-Type must be application/json";
+            return Ok(json_error(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, why, None));
+        }
+        let accepts = Accepts::of(&parts.headers);
+        if !accepts.json && !accepts.events {
+            let why = "Accept must name application/json and text/event-stream";
+            return Ok(json_error(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, why, None));
+        }
+        let text = self.read_body(body).await?;
+        let received = Received::from_text(text, &self.limits);
+        let posted = Posted::new(received, &parts.headers).map_err(|refused| Box::new(refused_post(&refused)))?;
+        let Posted { received, kind } = posted;
+        match kind {
+            PostedKind::Broken => Ok(broken(&received)),
+            PostedKind::Initialize => {
+                let session = self.open_session(server, principal, &received);
+                let answer = self.call(&session, received, None, accepts, OnLoss::Detach).await;
+                Ok(self.without_failed_session(answer, &session))
+            }
+            PostedKind::Modern(id) => {
+                let session = self.modern_session(server, principal);
+                Ok(self.call(&session, received, Some(id), accepts, OnLoss::Close).await)
+            }
+            PostedKind::Requests(id) => {
+                let session = self.session(&parts.headers, server, principal)?;
+                Ok(self.call(&session, received, id, accepts, OnLoss::Detach).await)
+            }
+            PostedKind::OneWay => {
+                let session = self.session(&parts.headers, server, principal)?;
+                session.touch();
+                let (client, stream) = (session.client, StreamId::COMMON);
+                self.hub.input(Input::FromClient { client, stream, received });
+                Ok(with_session(empty(StatusCode::ACCEPTED), &session))
+            }
+        }
+    }
+
+    /// Passes a frame with requests to the engine and answers with what comes back.
+    async fn call(
+        &self,
+        session: &Arc<Session>,
+        received: Received,
+        id: Option<Vec<u8>>,
+        accepts: Accepts,
+        on_loss: OnLoss,
+    ) -> Answer {
+        let stream = session.new_stream();
+        let queue = self.hub.open_stream(session.client, stream);
+        let mut reader = StreamReader::attach(&self.hub, session, stream, queue, None, on_loss);
+        self.hub.input(Input::FromClient { client: session.client, stream, received });
+        let first = tokio::time::timeout(JSON_WITHIN, reader.next()).await.ok();
+        match first {
+            Some(Next::Event(event, true)) if accepts.json => {
+                reader.finish();
+                let is_modern = on_loss == OnLoss::Close;
+                let status = if is_modern { modern_status(&event.text) } else { StatusCode::OK };
+                with_session(json(status, event.text), session)
+            }
+            Some(Next::Over | Next::Replaced) => {
+                reader.finish();
+                with_session(empty(StatusCode::ACCEPTED), session)
+            }
+            first if accepts.events => {
+                let ids = match on_loss {
+                    OnLoss::Close => EventIds::None,
+                    OnLoss::Detach => EventIds::Of { process: self.process, stream, request: id },
+                };
+                let is_primed = *session.revision >= *PRIMED_SINCE;
+                let body = EventBody::new(reader, ids, is_primed, first);
+                with_session(events(body), session)
+            }
+            first => with_session(self.only_json(reader, first).await, session),
+        }
+    }
+
+    /// Ends the session of a handshake that the server refused: the client has no use for its id.
+    fn without_failed_session(&self, mut answer: Answer, session: &Session) -> Answer {
+        if is_error(answer.body()) {
+            answer.headers_mut().remove(headers::SESSION_ID);
+            if let Some(id) = &session.id {
+                self.lock().remove(id);
+            }
+            self.close(session);
+        }
+        answer
+    }
+
+    /// Waits for the last message, for a client that does not accept events.
+    async fn only_json(&self, mut reader: StreamReader, first: Option<Next>) -> Answer {
+        let mut next = first;
+        loop {
+            match next {
+                Some(Next::Event(event, true)) => {
+                    reader.finish();
+                    return json(StatusCode::OK, event.text);
+                }
+                Some(Next::Over | Next::Replaced) => {
+                    reader.finish();
+                    return empty(StatusCode::ACCEPTED);
+                }
+                Some(Next::Event(..)) | None => next = Some(reader.next().await),
+            }
+        }
+    }
+
+    fn get(&self, headers: &HeaderMap, server: &GatewayServer, principal: &Arc<str>) -> Result<Answer, Box<Answer>> {
+        if !Accepts::of(headers).events {
+            let why = "Accept must name text/event-stream";
+            return Ok(json_error(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, why, None));
+        }
+        if header(headers, headers::SESSION_ID).is_none() {
+            return Ok(method_not_allowed("POST"));
+        }
+        let session = self.session(headers, server, Arc::clone(principal))?;
+        let last = header(headers, headers::LAST_EVENT_ID).and_then(EventId::read);
+        let is_primed = *session.revision >= *PRIMED_SINCE;
+        match last {
+            Some(last) if last.stream != StreamId::COMMON => Ok(self.resume(&session, last)),
+            last => {
+                let position = last.filter(|last| last.process == self.process).map(|last| last.position);
+                let reader = self.attach_common(&session, position);
+                let ids = EventIds::Of { process: self.process, stream: StreamId::COMMON, request: None };
+                Ok(with_session(events(EventBody::new(reader, ids, is_primed, None)), &session))
+            }
+        }
+    }
+
+    /// Resumes the stream of a request.
+    fn resume(&self, session: &Arc<Session>, last: EventId) -> Answer {
+        let EventId { process, stream, position, request } = last;
+        let queue = if process == self.process { self.hub.stream(session.client, stream) } else { None };
+        if let Some(queue) = queue {
+            let reader = StreamReader::attach(&self.hub, session, stream, queue, Some(position), OnLoss::Detach);
+            self.hub.input(Input::StreamAttached { client: session.client, stream });
+            let ids = EventIds::Of { process, stream, request };
+            return with_session(events(EventBody::new(reader, ids, false, None)), session);
+        }
+        // The stream was lost with an earlier process, or is too old. The client waits for the answer to its request.
+        let queue = super::stream_queue::SharedQueue::default();
+        if let Some(id) = request {
+            let failure = mendline_core::words::lost_answer(&Id::from_raw(&id));
+            queue.push(Some(failure), false);
+        }
+        queue.push(None, true);
+        let reader = StreamReader::attach(&self.hub, session, session.new_stream(), queue, None, OnLoss::Detach);
+        with_session(events(EventBody::new(reader, EventIds::None, false, None)), session)
+    }
+
+    fn delete(&self, headers: &HeaderMap, principal: &str) -> Result<Answer, Box<Answer>> {
+        let Some(id) = header(headers, headers::SESSION_ID) else { return Ok(method_not_allowed("POST")) };
+        let owner = self.sealer.open(id).map(|ticket| ticket.principal);
+        if owner.as_deref() != Some(principal) {
+            return Err(Box::new(unknown_session()));
+        }
+        let removed = self.lock().remove(id);
+        if let Some(session) = removed {
+            self.close(&session);
+        }
+        Ok(empty(StatusCode::NO_CONTENT))
+    }
+
+    // ---- HTTP+SSE of 2024-11-05 ----
+
+    fn open_sse(&self, path: &str, server: &GatewayServer, principal: Arc<str>) -> Result<Answer, Box<Answer>> {
+        let session = self.new_session(server, principal, &Bytes::new(), "2024-11-05".to_owned(), None);
+        let reader = self.attach_common(&session, None);
+        let id = session.id.clone().ok_or_else(|| Box::new(unknown_session()))?;
+        let target = format!("{}/message?sessionId={id}", path.trim_end_matches('/'));
+        Ok(events(EventBody::new(reader, EventIds::None, false, None).with_endpoint(target)))
+    }
+
+    async fn post_sse<B: Body<Data = Bytes>>(
+        &self,
+        request: Request<B>,
+        principal: &str,
+    ) -> Result<Answer, Box<Answer>> {
+        let query = request.uri().query().unwrap_or_default();
+        let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId=")).unwrap_or_default().to_owned();
+        let session = self.lock().get(&id).filter(|session| *session.principal == *principal);
+        let Some(session) = session else { return Err(Box::new(unknown_session())) };
+        let body = self.read_body(request.into_body()).await?;
+        let received = Received::from_text(body, &self.limits);
+        if let Received::Broken { .. } | Received::TooLong { .. } = received {
+            return Ok(broken(&received));
+        }
+        session.touch();
+        self.hub.input(Input::FromClient { client: session.client, stream: StreamId::COMMON, received });
+        Ok(text(StatusCode::ACCEPTED, "Accepted"))
+    }
+
+    // ---- sessions ----
+
+    /// Returns the session of a request: the one that its id names, that of an earlier process, or one without an id.
+    fn session(
+        &self,
+        headers: &HeaderMap,
+        server: &GatewayServer,
+        principal: Arc<str>,
+    ) -> Result<Arc<Session>, Box<Answer>> {
+        let Some(id) = header(headers, headers::SESSION_ID) else {
+            return self.session_without_id(headers, server, principal);
+        };
+        if let Some(session) = self.lock().get(id) {
+            let is_owner = session.principal == principal && session.server == server.name;
+            return if is_owner { Ok(session) } else { Err(Box::new(unknown_session())) };
+        }
+        match self.sealer.open(id) {
+            Some(ticket) if *ticket.principal == *principal && *ticket.server == *server.name => {
+                let revision = revision_of(&ticket.params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
+                Ok(self.new_session(server, principal, &ticket.params, revision, Some(id.to_owned())))
+            }
+            Some(_) => Err(Box::new(unknown_session())),
+            // Not an id of this gateway: its key was replaced, or the client has mixed up two servers.
+            None => self.session_without_id(headers, server, principal),
+        }
+    }
+
+    fn session_without_id(
+        &self,
+        headers: &HeaderMap,
+        server: &GatewayServer,
+        principal: Arc<str>,
+    ) -> Result<Arc<Session>, Box<Answer>> {
+        let revision = legacy_revision(headers).map_err(|refused| Box::new(refused_post(&refused)))?.to_owned();
+        let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
+        if let Some(session) = self.lock().implicit(&key) {
+            return Ok(session);
+        }
+        let resumed = initialize_request(&default_params(&key.revision));
+        let session = self.open_client(server, principal, key.revision.clone(), None, resumed);
+        self.lock().insert_implicit(key, &session);
+        Ok(session)
+    }
+
+    fn modern_session(&self, server: &GatewayServer, principal: Arc<str>) -> Arc<Session> {
+        let revision = "modern".to_owned();
+        let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
+        if let Some(session) = self.lock().implicit(&key) {
+            return session;
+        }
+        let session = self.open_client(server, principal, key.revision.clone(), None, None);
+        self.lock().insert_implicit(key, &session);
+        session
+    }
+
+    /// Opens the session of an `initialize` request.
+    fn open_session(&self, server: &GatewayServer, principal: Arc<str>, received: &Received) -> Arc<Session> {
+        let params = match received {
+            Received::Message(message) => Bytes::copy_from_slice(message.body().unwrap_or_default()),
+            _ => Bytes::new(),
+        };
+        let revision = revision_of(&params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
+        let number = self.sealer.number();
+        let ticket = Ticket { principal: principal.to_string(), server: server.name.to_string(), number, params };
+        let id = self.sealer.seal(&ticket);
+        let session = self.open_client(server, principal, revision, id, None);
+        self.lock().insert(&session);
+        session
+    }
+
+    /// Opens a session with an id: a new one, or that of an earlier process.
+    fn new_session(
+        &self,
+        server: &GatewayServer,
+        principal: Arc<str>,
+        params: &Bytes,
+        revision: String,
+        id: Option<String>,
+    ) -> Arc<Session> {
+        // Parameters that were too long for an id are not known any more.
+        let params_of = |params: &Bytes| if params.is_empty() { default_params(&revision) } else { params.to_vec() };
+        let resumed = id.as_ref().and_then(|_| initialize_request(&params_of(params)));
+        let id = id.or_else(|| {
+            let number = self.sealer.number();
+            let (principal, server) = (principal.to_string(), server.name.to_string());
+            self.sealer.seal(&Ticket { principal, server, number, params: params.clone() })
+        });
+        let session = self.open_client(server, principal, revision, id, resumed);
+        self.lock().insert(&session);
+        session
+    }
+
+    fn open_client(
+        &self,
+        server: &GatewayServer,
+        principal: Arc<str>,
+        revision: String,
+        id: Option<String>,
+        resumed: Option<Message>,
+    ) -> Arc<Session> {
+        let client = self.hub.new_client();
+        self.hub.open_stream(client, StreamId::COMMON);
+        let streams = ClientStreams::Many { resumed };
+        self.hub.input(Input::ClientOpened { client, upstream: server.upstream, streams });
+        Arc::new(Session::new(client, id, principal, Arc::clone(&server.name), revision))
+    }
+
+    fn attach_common(&self, session: &Arc<Session>, after: Option<u32>) -> StreamReader {
+        let (client, stream) = (session.client, StreamId::COMMON);
+        let queue = self.hub.stream(client, stream).unwrap_or_else(|| self.hub.open_stream(client, stream));
+        let reader = StreamReader::attach(&self.hub, session, stream, queue, after, OnLoss::Detach);
+        self.hub.input(Input::StreamAttached { client, stream });
+        reader
+    }
+
+    fn close(&self, session: &Session) {
+        self.hub.input(Input::ClientLost { client: session.client });
+        self.hub.remove_client(session.client);
+    }
+
+    async fn read_body<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, Box<Answer>> {
+        let mut body = std::pin::pin!(body);
+        let mut text = BytesMut::new();
+        loop {
+            let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
+            let Some(frame) = frame else { return Ok(text.freeze()) };
+            let Ok(frame) = frame else {
+                let why = "the body of the request is incomplete";
+                return Err(Box::new(json_error(StatusCode::BAD_REQUEST, code::PARSE_ERROR, why, None)));
+            };
+            if let Ok(data) = frame.into_data() {
+                if text.len() + data.len() > self.limits.message_bytes {
+                    let why = format!("the body is longer than {} bytes", self.limits.message_bytes);
+                    let answer = json_error(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, &why, None);
+                    return Err(Box::new(answer));
+                }
+                text.extend_from_slice(&data);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Returns the `initialize` parameters for a client whose own are not known.
+fn default_params(revision: &str) -> Vec<u8> {
+    let params = serde_json::json!({
+        "protocolVersion": revision, "capabilities": {},
+        "clientInfo": { "name": "mendline", "version": env!("CARGO_PKG_VERSION") },
+    });
+    params.to_string().into_bytes()
+}
+
+/// Returns the `initialize` request with these parameters.
+fn initialize_request(params: &[u8]) -> Option<Message> {
+    let mut text = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":"#.to_vec();
+    text.extend_from_slice(params);
+    text.push(b'}');
+    Message::parse(Bytes::from(text)).ok()
+}
+
+/// Returns the revision that a client asked for.
+fn revision_of(params: &[u8]) -> Option<String> {
+    let params: serde_json::Value = serde_json::from_slice(params).ok()?;
+    params.get("protocolVersion")?.as_str().map(str::to_owned)
+}

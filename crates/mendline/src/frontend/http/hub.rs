@@ -1,0 +1,149 @@
+//! The table of clients and streams, between the connections and the driver.
+//!
+//! Connections run as tasks of their own. They queue their inputs here, and the driver takes them; the driver puts
+//! messages into the queues of the streams, and the connections take them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use mendline_core::{ClientId, Input, StreamId, StreamMessage};
+
+use super::stream_queue::{SharedQueue, StreamQueue};
+use crate::frontend::{MultiFrontend, MultiInput};
+
+/// The number of the first client. Lower ones belong to clients with frontends of their own.
+const FIRST_CLIENT: u32 = 1 << 16;
+
+/// The connections' side.
+#[derive(Clone)]
+pub struct Hub(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    next_client: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    inputs: VecDeque<MultiInput>,
+    driver: Option<Waker>,
+    streams: HashMap<(ClientId, StreamId), SharedQueue>,
+}
+
+impl Hub {
+    /// Creates the connections' side and the driver's side.
+    pub fn new() -> (Hub, HubFrontend) {
+        let shared = Shared { state: Mutex::default(), next_client: AtomicU32::new(FIRST_CLIENT) };
+        let shared = Arc::new(shared);
+        (Hub(Arc::clone(&shared)), HubFrontend(shared))
+    }
+
+    /// Returns the number of a new client.
+    pub fn new_client(&self) -> ClientId {
+        ClientId(self.0.next_client.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Passes an input to the engine.
+    pub fn input(&self, input: Input) {
+        self.push(MultiInput::Engine(input));
+    }
+
+    /// Creates the queue of a stream. Must be called before the input that opens the stream.
+    pub fn open_stream(&self, client: ClientId, stream: StreamId) -> SharedQueue {
+        let queue = SharedQueue::default();
+        self.lock().streams.insert((client, stream), Arc::clone(&queue));
+        queue
+    }
+
+    /// Returns the queue of a stream.
+    pub fn stream(&self, client: ClientId, stream: StreamId) -> Option<SharedQueue> {
+        self.lock().streams.get(&(client, stream)).cloned()
+    }
+
+    /// Removes the queue of a stream.
+    pub fn remove_stream(&self, client: ClientId, stream: StreamId) {
+        let removed = self.lock().streams.remove(&(client, stream));
+        if let Some(queue) = removed {
+            queue.end();
+        }
+    }
+
+    /// Removes the queues of all streams of a client.
+    pub fn remove_client(&self, client: ClientId) {
+        let removed: Vec<_> = self.lock().streams.extract_if(|(its, _), _| *its == client).collect();
+        for (_, queue) in removed {
+            queue.end();
+        }
+    }
+
+    /// Reports that a stream takes messages again.
+    pub fn has_room(&self, client: ClientId, stream: StreamId) {
+        self.push(MultiInput::Room(client, stream));
+    }
+
+    /// The number of open streams.
+    pub fn streams(&self) -> usize {
+        self.lock().streams.len()
+    }
+
+    fn push(&self, input: MultiInput) {
+        let waker = {
+            let mut state = self.lock();
+            state.inputs.push_back(input);
+            state.driver.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn queue(&self, client: ClientId, stream: StreamId) -> Option<Arc<StreamQueue>> {
+        self.lock().streams.get(&(client, stream)).cloned()
+    }
+}
+
+/// The driver's side.
+pub struct HubFrontend(Arc<Shared>);
+
+impl MultiFrontend for HubFrontend {
+    fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<MultiInput> {
+        let mut state = self.0.lock();
+        match state.inputs.pop_front() {
+            Some(input) => Poll::Ready(input),
+            None => {
+                match &mut state.driver {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => state.driver = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn has_room(&mut self, client: ClientId, stream: StreamId) -> bool {
+        // A stream without a queue has no reader any more: its messages are taken and dropped.
+        self.0.queue(client, stream).is_none_or(|queue| queue.has_room())
+    }
+
+    fn write(&mut self, client: ClientId, stream: StreamId, message: StreamMessage) {
+        if let Some(queue) = self.0.queue(client, stream) {
+            queue.push(message.message.map(|message| message.to_bytes()), message.is_last);
+        }
+    }
+
+    fn is_flushed(&self) -> bool {
+        !self.0.lock().streams.values().any(|queue| queue.is_unread())
+    }
+}

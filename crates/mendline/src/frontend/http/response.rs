@@ -1,0 +1,140 @@
+//! The HTTP responses of the gateway.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use mendline_core::words;
+use mendline_wire::{Id, Kind, Message, Received, code};
+
+use super::access::Denied;
+use super::body::{EventBody, ResponseBody};
+use super::request::RefusedPost;
+use super::sessions::Session;
+
+/// A response of the gateway.
+pub(super) type Answer = Response<ResponseBody>;
+
+/// Returns the status of an answer in the modern era, in which it says the same as the code.
+pub(super) fn modern_status(text: &Bytes) -> StatusCode {
+    let message = Message::parse(text.clone()).ok();
+    let code =
+        message.as_ref().and_then(|message| message.get(&["code"])).and_then(|raw| std::str::from_utf8(raw).ok());
+    match code.and_then(|code| code.parse::<i64>().ok()) {
+        Some(code::METHOD_NOT_FOUND) => StatusCode::NOT_FOUND,
+        Some(
+            code::HEADER_MISMATCH
+            | code::MISSING_CLIENT_CAPABILITY
+            | code::UNSUPPORTED_PROTOCOL_VERSION
+            | code::INVALID_REQUEST
+            | code::PARSE_ERROR,
+        ) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+fn respond(status: StatusCode, kind: Option<&'static str>, body: ResponseBody) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    if let Some(kind) = kind {
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    answer
+}
+
+/// Returns whether a body is a JSON-RPC error.
+pub(super) fn is_error(body: &ResponseBody) -> bool {
+    let ResponseBody::Text(Some(text)) = body else { return false };
+    Message::parse(text.clone()).is_ok_and(|message| message.kind() == Kind::Error)
+}
+
+/// A response with JSON.
+pub(super) fn json(status: StatusCode, body: Bytes) -> Answer {
+    respond(status, Some("application/json"), ResponseBody::Text(Some(body)))
+}
+
+/// A response with a stream of events.
+pub(super) fn events(body: EventBody) -> Answer {
+    let mut answer = respond(StatusCode::OK, Some("text/event-stream"), ResponseBody::Events(Box::new(body)));
+    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    // nginx holds back a response until its buffer is full, unless it is told not to.
+    answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
+    answer
+}
+
+/// A response with a line for people.
+pub(super) fn text(status: StatusCode, body: &'static str) -> Answer {
+    respond(status, Some("text/plain; charset=utf-8"), ResponseBody::Text(Some(Bytes::from_static(body.as_bytes()))))
+}
+
+/// A response without content.
+pub(super) fn empty(status: StatusCode) -> Answer {
+    respond(status, None, ResponseBody::empty())
+}
+
+/// A JSON-RPC error, for a request that does not reach the engine.
+pub(super) fn json_error(status: StatusCode, code: i64, why: &str, id: Option<&[u8]>) -> Answer {
+    let id = Id::from_raw(id.unwrap_or(b"null"));
+    json(status, words::error_response(&id, code, why))
+}
+
+/// The response to a POST that is refused.
+pub(super) fn refused_post(refused: &RefusedPost) -> Answer {
+    json_error(refused.status, refused.code, &refused.why, refused.id.as_deref())
+}
+
+/// The response to a body that is not JSON-RPC.
+pub(super) fn broken(received: &Received) -> Answer {
+    match received {
+        Received::Broken { error, .. } => {
+            let id = error.id.as_ref().map(Id::as_bytes);
+            json_error(StatusCode::BAD_REQUEST, code::PARSE_ERROR, &error.to_string(), id)
+        }
+        _ => json_error(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, "the message is too long", None),
+    }
+}
+
+/// The response to a request without access.
+pub(super) fn denied(why: &Denied) -> Answer {
+    let mut answer = json_error(why.status(), code::INVALID_REQUEST, &why.to_string(), None);
+    if *why == Denied::Token {
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    answer
+}
+
+/// The response to the id of a session that is not the client's.
+pub(super) fn unknown_session() -> Answer {
+    let why = "the session is not known; send 'initialize' to begin a new one";
+    json_error(StatusCode::NOT_FOUND, code::INVALID_REQUEST, why, None)
+}
+
+/// The response to another HTTP method than the allowed ones.
+pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
+    let why = format!("only {allowed} are possible here");
+    let mut answer = json_error(StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST, &why, None);
+    answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    answer
+}
+
+/// Adds the session id.
+pub(super) fn with_session(mut answer: Answer, session: &Session) -> Answer {
+    if let Some(id) = session.id.as_ref().and_then(|id| HeaderValue::from_str(id).ok()) {
+        answer.headers_mut().insert(HeaderName::from_static("mcp-session-id"), id);
+    }
+    answer
+}
+
+/// Lets a web page of this origin read the response.
+pub(super) fn add_cors(headers: &mut HeaderMap, origin: HeaderValue) {
+    let mut add = |name: &'static str, value: HeaderValue| headers.insert(HeaderName::from_static(name), value);
+    add("access-control-allow-origin", origin);
+    add("vary", HeaderValue::from_static("origin"));
+    add("access-control-allow-methods", HeaderValue::from_static("GET, POST, DELETE"));
+    add(
+        "access-control-allow-headers",
+        HeaderValue::from_static(
+            "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+        ),
+    );
+    add("access-control-expose-headers", HeaderValue::from_static("mcp-session-id, www-authenticate"));
+}

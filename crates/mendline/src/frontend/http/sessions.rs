@@ -1,0 +1,162 @@
+//! The sessions of the gateway: one client of the engine each.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mendline_core::{ClientId, StreamId};
+
+use super::hub::Hub;
+
+/// The time after which a session without a request or a stream is removed. Its id opens it again.
+pub const IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// The finished streams that a client can still resume.
+const FINISHED_STREAMS: usize = 4;
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    /// Its client in the engine.
+    pub client: ClientId,
+    /// The sealed id; none for a session without one.
+    pub id: Option<String>,
+    /// The principal that owns it.
+    pub principal: Arc<str>,
+    /// The name of its server.
+    pub server: Arc<str>,
+    /// The revision of the handshake, or of the requests in the modern era.
+    pub revision: String,
+    next_stream: AtomicU32,
+    usage: Mutex<Usage>,
+}
+
+#[derive(Debug)]
+struct Usage {
+    /// Connections that read a stream.
+    readers: usize,
+    last: Instant,
+    finished: VecDeque<StreamId>,
+}
+
+impl Session {
+    /// Creates a session.
+    pub fn new(
+        client: ClientId,
+        id: Option<String>,
+        principal: Arc<str>,
+        server: Arc<str>,
+        revision: String,
+    ) -> Session {
+        let usage = Usage { readers: 0, last: Instant::now(), finished: VecDeque::new() };
+        let next_stream = AtomicU32::new(StreamId::COMMON.0 + 1);
+        Session { client, id, principal, server, revision, next_stream, usage: Mutex::new(usage) }
+    }
+
+    /// Returns the number of a new stream.
+    pub fn new_stream(&self) -> StreamId {
+        StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Registers a connection that reads a stream.
+    pub fn begin_use(&self) {
+        self.lock().readers += 1;
+    }
+
+    /// Registers its end.
+    pub fn end_use(&self) {
+        let mut usage = self.lock();
+        usage.readers = usage.readers.saturating_sub(1);
+        usage.last = Instant::now();
+    }
+
+    /// Registers a request without a stream.
+    pub fn touch(&self) {
+        self.lock().last = Instant::now();
+    }
+
+    /// Keeps a finished stream for a client that lost its end, and removes the oldest one that is too many.
+    pub fn keep_finished(&self, stream: StreamId, hub: &Hub) {
+        if stream == StreamId::COMMON {
+            return;
+        }
+        let removed = {
+            let mut usage = self.lock();
+            usage.finished.push_back(stream);
+            if usage.finished.len() > FINISHED_STREAMS { usage.finished.pop_front() } else { None }
+        };
+        if let Some(removed) = removed {
+            hub.remove_stream(self.client, removed);
+        }
+    }
+
+    fn is_idle(&self, now: Instant) -> bool {
+        let usage = self.lock();
+        usage.readers == 0 && now.saturating_duration_since(usage.last) >= IDLE
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The key of a session that has no id: requests of one principal to one server, of one revision.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ImplicitKey {
+    /// The principal.
+    pub principal: Arc<str>,
+    /// The server.
+    pub server: Arc<str>,
+    /// The revision.
+    pub revision: String,
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    by_id: HashMap<String, Arc<Session>>,
+    implicit: HashMap<ImplicitKey, Arc<Session>>,
+}
+
+impl Sessions {
+    /// Returns the session with this id.
+    pub fn get(&self, id: &str) -> Option<Arc<Session>> {
+        self.by_id.get(id).cloned()
+    }
+
+    /// Returns the session for requests without an id.
+    pub fn implicit(&self, key: &ImplicitKey) -> Option<Arc<Session>> {
+        self.implicit.get(key).cloned()
+    }
+
+    /// Adds a session with an id.
+    pub fn insert(&mut self, session: &Arc<Session>) {
+        if let Some(id) = &session.id {
+            self.by_id.insert(id.clone(), Arc::clone(session));
+        }
+    }
+
+    /// Adds a session without an id.
+    pub fn insert_implicit(&mut self, key: ImplicitKey, session: &Arc<Session>) {
+        self.implicit.insert(key, Arc::clone(session));
+    }
+
+    /// Removes the session with this id.
+    pub fn remove(&mut self, id: &str) -> Option<Arc<Session>> {
+        self.by_id.remove(id)
+    }
+
+    /// Removes and returns the sessions that have been idle for [`IDLE`].
+    pub fn take_idle(&mut self, now: Instant) -> Vec<Arc<Session>> {
+        let idle = |session: &Arc<Session>| session.is_idle(now);
+        let mut taken: Vec<_> = self.by_id.extract_if(|_, session| idle(session)).map(|(_, session)| session).collect();
+        taken.extend(self.implicit.extract_if(|_, session| idle(session)).map(|(_, session)| session));
+        taken
+    }
+
+    /// The number of sessions.
+    pub fn len(&self) -> usize {
+        self.by_id.len() + self.implicit.len()
+    }
+}
