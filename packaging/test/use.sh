@@ -1,0 +1,26 @@
+#!/bin/sh
+# Uses an installed mendline as a new user does: version, demo, dry run of wrap.
+# Usage: use.sh VERSION CALLS COMMAND...   HOME is an empty folder.
+set -eu
+version=$1
+calls=$2
+shift 2
+
+fail() {
+    printf '%s: %s\n' "$*" "failed" >&2
+    [ ! -f "$HOME/printed" ] || cat "$HOME/printed" >&2
+    exit 1
+}
+
+"$@" --version >"$HOME/printed" 2>&1 || fail "$* --version"
+[ "$(cat "$HOME/printed")" = "mendline $version" ] || fail "$* --version: not $version"
+
+"$@" demo --calls "$calls" >"$HOME/printed" 2>&1 || fail "$* demo"
+grep -q 'No call was lost' "$HOME/printed" || fail "$* demo: the result is missing"
+
+mkdir -p "$HOME/.cursor"
+printf '{ "mcpServers": { "notes": { "command": "notes-server" } } }\n' >"$HOME/.cursor/mcp.json"
+cp "$HOME/.cursor/mcp.json" "$HOME/before"
+"$@" wrap --dry-run >"$HOME/printed" 2>&1 || fail "$* wrap --dry-run"
+grep -q '"run", "--name", "notes"' "$HOME/printed" || fail "$* wrap --dry-run: the change is missing"
+cmp -s "$HOME/before" "$HOME/.cursor/mcp.json" || fail "$* wrap --dry-run: the file was changed"

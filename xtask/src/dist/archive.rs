@@ -1,0 +1,33 @@
+//! The archive of the program with its install script, checksums and the number of the newest version.
+
+use std::path::Path;
+
+use super::files::{self, copy, source, write};
+use super::release::Release;
+use crate::command::CommandLine;
+
+/// Makes the archive. Order, times, owners and modes are fixed, so that equal trees give equal bytes.
+pub(crate) fn build(release: &Release, tree: &Path) -> Result<(), String> {
+    let name = release.archive();
+    let archive = release.out.join(format!("{name}.tar.gz"));
+    pack(release, tree, &format!("--transform=s,^\\.,{name},"), &archive)?;
+    copy(&source("install.sh"), &release.out.join("install.sh"))?;
+    write(&release.out.join("latest.txt"), &format!("{}\n", release.version))
+}
+
+fn pack(release: &Release, tree: &Path, rename: &str, archive: &Path) -> Result<(), String> {
+    let time = format!("--mtime=@{}", release.epoch);
+    let tar = "tar --create --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mode=go=u,go-w \"$@\" . | gzip --best --no-name > \"$0\"";
+    CommandLine::new("sh", &["-c", tar, &archive.to_string_lossy(), &time, rename]).within(tree).run()
+}
+
+/// Writes the checksums of all packages.
+pub(crate) fn checksums(release: &Release) -> Result<(), String> {
+    let list = release.out.join("SHA256SUMS");
+    let packages = files::list(&release.out)?.into_iter().filter(|path| *path != list);
+    let names: Vec<String> =
+        packages.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let sums = CommandLine::new("sha256sum", &names).within(&release.out).output()?;
+    write(&list, &sums)
+}

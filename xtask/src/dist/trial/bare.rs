@@ -1,0 +1,125 @@
+//! Packages in a fresh folder, which is home and prefix, with a cleared environment.
+
+use std::path::Path;
+
+use super::{Trial, facts};
+use crate::command::CommandLine;
+use crate::dist::{files, npm};
+
+/// Tests the launcher of npm with every Node.
+pub(crate) fn launcher(trial: &Trial) -> Result<(), String> {
+    let tests = files::source("npm/launcher.test.mjs");
+    for node in trial.nodes() {
+        let args = ["--test", "--test-reporter=dot", &tests.to_string_lossy()];
+        CommandLine::new(&node, &args).output()?;
+    }
+    Ok(())
+}
+
+/// Installs the wheel with pip into a fresh environment, and runs it with uvx.
+pub(crate) fn wheel(trial: &Trial) -> Result<(), String> {
+    let folder = trial.fresh("wheel")?;
+    let installed = pip(trial, &folder)?;
+    use_program(trial, &folder, &[&installed])?;
+    let wheel = facts::wheel_file(trial)?;
+    let uvx = trial.tools.join("bin/uvx");
+    let uvx = [&*uvx.to_string_lossy(), "--offline", "--quiet", "--from", &wheel.to_string_lossy(), "mendline"]
+        .map(str::to_owned);
+    let uvx: Vec<&str> = uvx.iter().map(String::as_str).collect();
+    use_program(trial, &trial.fresh("uvx")?, &uvx)
+}
+
+/// Creates a virtual environment with the wheel, and returns the path of the program.
+pub(crate) fn pip(trial: &Trial, folder: &Path) -> Result<String, String> {
+    let environment = folder.join("venv");
+    CommandLine::new("python3", &["-m", "venv", &environment.to_string_lossy()]).run()?;
+    let wheel = facts::wheel_file(trial)?;
+    let args =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", &wheel.to_string_lossy()];
+    CommandLine::new(environment.join("bin/python"), &args).run()?;
+    Ok(environment.join("bin/mendline").to_string_lossy().into_owned())
+}
+
+/// Installs the npm packages into a fresh prefix, and runs them with every Node and with npx.
+pub(crate) fn npm(trial: &Trial) -> Result<(), String> {
+    let folder = trial.fresh("npm")?;
+    let script = npm_install(trial, &folder)?;
+    trial.nodes().iter().try_for_each(|node| use_program(trial, &folder, &[&node.to_string_lossy(), &script]))?;
+    npx(trial)
+}
+
+/// Measures the time that the launcher adds to the start of every Node.
+pub(crate) fn startup(trial: &Trial) -> Result<(), String> {
+    let script = npm_install(trial, &trial.fresh("startup")?)?;
+    let measure = files::source("test/startup.mjs");
+    for node in trial.nodes() {
+        let line = CommandLine::new(&node, &[&measure.to_string_lossy(), &script, MOST_ADDED]).output()?;
+        print!("   {line}");
+    }
+    Ok(())
+}
+
+/// The largest allowed time that the launcher adds to the start of Node, in milliseconds.
+const MOST_ADDED: &str = "20";
+
+/// Installs both packages without a network, and returns the path of the launcher.
+pub(crate) fn npm_install(trial: &Trial, folder: &Path) -> Result<String, String> {
+    let packages = npm_packages(trial);
+    let options = ["install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"];
+    let folder_name = folder.to_string_lossy();
+    let args: Vec<&str> =
+        options.into_iter().chain([&*folder_name]).chain(packages.iter().map(String::as_str)).collect();
+    CommandLine::new("npm", &args).within(folder).output()?;
+    Ok(folder.join("node_modules/.bin/mendline").to_string_lossy().into_owned())
+}
+
+fn npm_packages(trial: &Trial) -> [String; 2] {
+    let release = &trial.release;
+    let names = ["mendline", &npm::package_of(release.platform)].map(|name| npm::file_name(name, &release.version));
+    names.map(|name| release.out.join(name).to_string_lossy().into_owned())
+}
+
+/// Runs the packages from the cache of npx. The server of the program sees the name of the launcher.
+fn npx(trial: &Trial) -> Result<(), String> {
+    let folder = trial.fresh("npx")?;
+    let [launcher, platform] = npm_packages(trial);
+    let npx = [
+        "npx",
+        "--yes",
+        "--offline",
+        "--update-notifier=false",
+        "--loglevel=error",
+        "--package",
+        &launcher,
+        "--package",
+        &platform,
+        "mendline",
+    ];
+    use_program(trial, &folder, &npx)
+}
+
+/// Tests the install script.
+pub(crate) fn install_script(trial: &Trial) -> Result<(), String> {
+    let folder = trial.fresh("install")?;
+    let script = files::source("test/install-trial.sh");
+    let release = &trial.release;
+    let args =
+        [&*script.to_string_lossy(), &*release.out.to_string_lossy(), &release.version, &*folder.to_string_lossy()]
+            .map(str::to_owned);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    CommandLine::new("sh", &args).run()
+}
+
+/// Runs version, demo and a dry run of wrap in an environment that has only a home and a path.
+fn use_program(trial: &Trial, folder: &Path, command: &[&str]) -> Result<(), String> {
+    let home = folder.join("home");
+    files::make_empty(&home)?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let script = files::source("test/use.sh");
+    let variables = [format!("HOME={}", home.display()), format!("PATH={path}")];
+    let mut args = vec!["-i", &variables[0], &variables[1], "sh"];
+    let script = script.to_string_lossy();
+    args.extend([&*script, &trial.release.version, trial.calls()]);
+    args.extend(command);
+    CommandLine::new("env", &args).within(folder).run()
+}
