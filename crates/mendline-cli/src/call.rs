@@ -106,7 +106,8 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
         _ => return Err(Refusal::from(CALL_USAGE.to_owned())),
     };
     let arguments = Arguments::read(text, &options.arg)?;
-    let (mut plan, _) = resolve(&line)?;
+    let (mut plan, named) = resolve(&line)?;
+    crate::names::say_which(named.as_ref());
     if let Some(timeout) = options.timeout {
         let timeouts = &mut plan.upstream.timeouts;
         // The steps before the call have our own time limit, which is slightly shorter than the engine's.
@@ -114,7 +115,7 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
         timeouts.recovery = timeouts.recovery.min(timeout);
         plan.upstream.tools.entry(tool.clone()).or_default().timeout = Some(timeout);
     }
-    let name = plan.upstream.name.clone();
+    let server = (plan.upstream.name.clone(), plan.upstream.credential);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
     let ended = runtime.block_on(run_call(plan, options, tool, &arguments));
@@ -122,7 +123,7 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
     match ended {
         Ended::Answered(result) => Ok(answered(&result, tool, options)),
         Ended::Refused(refusal) => Err(refusal),
-        Ended::Failed(it) => Err(trouble(&name, &line, &it)),
+        Ended::Failed(it) => Err(trouble(&server, &line, &it)),
         Ended::Interrupted { is_sent } => {
             let (words, code) = if is_sent {
                 ("interrupted: the call was cancelled; it may or may not have run", OUTCOME_UNKNOWN)

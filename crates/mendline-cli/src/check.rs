@@ -229,6 +229,7 @@ fn differences(policies: &UpstreamConfig) -> Vec<String> {
     );
     say(policies.failures == FailureForm::Error, "failures: JSON-RPC errors".to_owned());
     say(!policies.trust_hints, "trustHints: no".to_owned());
+    say(policies.own_tools, "own tools".to_owned());
     let Catalogue { cache, startup } = policies.catalogue;
     say(!cache, "catalogue: not cached".to_owned());
     say(startup == Startup::Wait, "startup: waits for the server".to_owned());

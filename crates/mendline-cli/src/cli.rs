@@ -8,19 +8,25 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
+use crate::add::AddOptions;
 use crate::call::CallOptions;
 use crate::completions::CompletionsOptions;
 use crate::control::{ControlOptions, ReconnectOptions};
 use crate::demo::DemoOptions;
 use crate::demo_server::DemoServerOptions;
 use crate::doctor::DoctorOptions;
+use crate::list::ListOptions;
 use crate::log_files::LogFileOptions;
 use crate::login::LoginOptions;
 use crate::logout::LogoutOptions;
 use crate::logs::LogsOptions;
 use crate::man::ManOptions;
 use crate::policy_flags::PolicyFlags;
+use crate::remove::RemoveOptions;
+use crate::report::ReportOptions;
 use crate::server_flags::{Line, ServerFlags};
+use crate::set::{SetOptions, UnsetOptions};
+use crate::stats::StatsOptions;
 use crate::status::StatusOptions;
 use crate::token::TokenOptions;
 use crate::tools::ToolsOptions;
@@ -60,6 +66,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one MCP server behind a connection that repairs itself
     Run(Box<RunOptions>),
+    /// Serve MCP servers over HTTP, at an address that stays up while they come and go
+    Serve(Box<ServeOptions>),
     /// Log in to a server at a URL
     Login(Box<LoginOptions>),
     /// End a login: revoke its tokens and delete them
@@ -68,12 +76,24 @@ pub(crate) enum Command {
     Token(Box<TokenOptions>),
     /// Show the state and the calls of every server of every running Mendline
     Status(StatusOptions),
+    /// Show what was recovered: restarts, reconnects, retries, saved calls
+    Stats(StatsOptions),
     /// Make a running Mendline reconnect to its server; clients stay connected
     Reconnect(ReconnectOptions),
     /// Take a server out of service: nothing is sent to it until it is resumed
     Isolate(ControlOptions),
     /// Put an isolated server back into service
     Resume(ControlOptions),
+    /// Add a server to the configuration file, and to a client
+    Add(Box<AddOptions>),
+    /// Show every known server: of the configuration file, of clients, and running ones
+    List(ListOptions),
+    /// Change keys of a server in the configuration file
+    Set(SetOptions),
+    /// Remove keys of a server from the configuration file
+    Unset(UnsetOptions),
+    /// Remove servers from the configuration file
+    Remove(RemoveOptions),
     /// Validate a configuration file, and summarize it
     Check(CheckOptions),
     /// Print the JSON Schema of the configuration file, for editors
@@ -84,6 +104,8 @@ pub(crate) enum Command {
     Unwrap(UnwrapOptions),
     /// Find out, layer by layer, why a server does not work, and what to do about it
     Doctor(Box<DoctorOptions>),
+    /// Write one file for a bug report, without secrets
+    Report(ReportOptions),
     /// List the tools of a server
     Tools(Box<ToolsOptions>),
     /// Call a tool of a server
@@ -139,6 +161,10 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "MEMBER", hide = true)]
     pub(crate) entry_without: Vec<String>,
 
+    /// Member that held the URL before `wrap`; for `unwrap`, ignored here
+    #[arg(long, value_name = "MEMBER", hide = true)]
+    pub(crate) entry_url: Option<String>,
+
     /// URL of the server, or its name in the configuration file
     #[arg(value_name = "URL|NAME", conflicts_with_all = ["command", "url_env"])]
     pub(crate) target: Option<String>,
@@ -173,6 +199,34 @@ impl RunOptions {
     }
 }
 
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  mendline serve                                      every server of the configuration file, at /mcp/NAME
+  mendline serve https://example.com/mcp              one server, at /mcp
+  mendline serve -- npx -y @modelcontextprotocol/server-everything
+
+MCP clients connect to http://127.0.0.1:7337/mcp/NAME; clients of 2024-11-05 to /sse/NAME.";
+
+/// Options of `mendline serve`.
+#[derive(Args)]
+#[command(after_help = SERVE_EXAMPLES, override_usage = "mendline serve [OPTIONS]\n       mendline serve [OPTIONS] <URL|NAME>\n       mendline serve [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
+pub(crate) struct ServeOptions {
+    /// Address to listen on; only loopback addresses are possible without access tokens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7337")]
+    pub(crate) listen: std::net::SocketAddr,
+
+    /// Origin of a web page that may use the gateway, such as http://localhost:6274
+    #[arg(long = "origin", value_name = "ORIGIN")]
+    pub(crate) origins: Vec<String>,
+
+    /// Host name under which the gateway may be addressed, besides loopback
+    #[arg(long = "host", value_name = "HOST")]
+    pub(crate) hosts: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) run: RunOptions,
+}
+
 const WRAP_EXAMPLES: &str = "\
 Examples:
   mendline wrap                             every client that is found, after showing what changes
@@ -181,7 +235,8 @@ Examples:
   mendline wrap --scope project             the files that this project shares: .mcp.json and the like
   mendline wrap --file ./mcp.json           any file with servers in it
 
-Clients: claude-code, claude-desktop, cursor, vscode, codex.
+Clients: claude-code, claude-desktop, cursor, vscode, codex, gemini, opencode, windsurf, cline, roo,
+zed, goose, continue, junie.
 `mendline unwrap` restores every file byte for byte, from the entries alone.
 Exit codes: 0 ok or nothing to do, 1 a named server or file was left unchanged, 2 wrong usage, 3 unknown name or nothing found.";
 
@@ -191,7 +246,7 @@ pub(crate) struct WrapOptions {
     #[command(flatten)]
     pub(crate) which: WhichServers,
 
-    /// Program to write into the entries [default: this one, if it is installed]
+    /// Program to write into the entries [default: this one, if it is installed; the launcher, if one has started it]
     #[arg(long, value_name = "PATH")]
     pub(crate) binary: Option<PathBuf>,
 }

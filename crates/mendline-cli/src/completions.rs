@@ -137,7 +137,7 @@ fn with_values(argument: Arg, command: &str, commands: &[&'static str]) -> Arg {
         return values(argument, LogLevel::NAMES.to_vec());
     }
     match (command, argument.get_id().as_str()) {
-        ("wrap" | "unwrap", "client") => values(argument, Client::ALL.map(Client::word).to_vec()),
+        ("wrap" | "unwrap" | "add" | "remove", "client") => values(argument, Client::ALL.map(Client::word).to_vec()),
         ("man", "command") => values(argument, commands.to_vec()),
         _ if argument.is_positional() || argument.get_value_hint() != ValueHint::Unknown => argument,
         _ if argument.get_value_parser().possible_values().is_some() => argument,
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(bash.matches("complete -F _mendline_or_server ").count(), 2);
         assert!(!bash.contains("complete -F _mendline "));
         let fish = script(Shell::Fish);
-        assert!(fish.contains("using_subcommand run login") && !fish.contains("COMMANDS"), "{fish}");
+        assert!(fish.contains("using_subcommand run serve login") && !fish.contains("COMMANDS"), "{fish}");
     }
     #[test]
     fn u09_every_script_offers_the_values_of_options() {

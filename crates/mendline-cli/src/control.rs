@@ -12,6 +12,7 @@ use mendline::control::words::{span, span_ms};
 use mendline::control::{Command, Process, QueryError, Registry};
 
 use crate::cli::{NEGATIVE, UNKNOWN};
+use crate::names;
 use crate::next_step::next_step;
 use crate::style::Style;
 use crate::target::{ServerSelector, nothing_runs, unknown};
@@ -128,35 +129,67 @@ struct SelectedServer {
     before: Server,
 }
 
-fn run_command(which: &Which, does: impl Fn(&SelectedServer) -> Outcome + Sync) -> ExitCode {
-    let registry = Registry::of_user();
-    let wanted = which.name.as_deref().map(ServerSelector::parse);
-    let is_selected = |name: &str, pid: u32| wanted.as_ref().is_none_or(|wanted| wanted.is(name, pid));
-    let (mut selected, mut names, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
-    for found in registry.snapshots() {
+/// A server of a running process, or a process that does not answer.
+enum Found {
+    Server(Box<SelectedServer>),
+    Silent(Process, QueryError),
+}
+
+impl Found {
+    fn name(&self) -> &str {
+        match self {
+            Found::Server(server) => &server.before.name,
+            Found::Silent(process, _) => &process.name,
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Found::Server(server) => server.pid,
+            Found::Silent(process, _) => process.pid,
+        }
+    }
+}
+
+/// Returns everything that runs, and the names.
+fn found_servers() -> (Vec<Found>, Vec<String>) {
+    let mut all = Vec::new();
+    for found in Registry::of_user().snapshots() {
+        let process = found.process;
         match found.snapshot {
             Ok(snapshot) => {
                 let pid = snapshot.process.pid;
-                for before in snapshot.servers {
-                    names.push(before.name.clone());
-                    if is_selected(&before.name, pid) {
-                        selected.push(SelectedServer { process: found.process.clone(), pid, before });
-                    }
-                }
+                let server = |before| Found::Server(Box::new(SelectedServer { process: process.clone(), pid, before }));
+                all.extend(snapshot.servers.into_iter().map(server));
             }
-            Err(silence) => {
-                let (name, pid) = (&found.process.name, found.process.pid);
-                names.push(name.clone());
-                if is_selected(name, pid) {
-                    outcomes.push((format!("{} (process {pid})", one_line(name)), Outcome::from(silence)));
-                }
+            Err(silence) => all.push(Found::Silent(process, silence)),
+        }
+    }
+    let names = all.iter().map(|found| found.name().to_owned()).collect();
+    (all, names)
+}
+
+fn run_command(which: &Which, does: impl Fn(&SelectedServer) -> Outcome + Sync) -> ExitCode {
+    let (found, names) = found_servers();
+    let is_there = |wanted: &ServerSelector| found.iter().any(|it| wanted.is(it.name(), it.pid()));
+    let wanted = which.name.as_deref().map(|name| names::selector(name, is_there));
+    let is_selected = |it: &Found| wanted.as_ref().is_none_or(|wanted| wanted.is(it.name(), it.pid()));
+    let (mut selected, mut outcomes) = (Vec::new(), Vec::new());
+    for it in found.into_iter().filter(is_selected) {
+        match it {
+            Found::Server(server) => selected.push(*server),
+            Found::Silent(process, silence) => {
+                let who = format!("{} (process {})", one_line(&process.name), process.pid);
+                outcomes.push((who, Outcome::from(silence)));
             }
         }
     }
     if selected.is_empty() && outcomes.is_empty() {
-        match wanted {
-            Some(wanted) => eprintln!("{}", unknown(&wanted, &names)),
-            None => eprintln!("{}", nothing_runs()),
+        match (wanted, &which.name) {
+            (Some(wanted), Some(name)) => {
+                eprintln!("{}", names::does_not_run(name).unwrap_or_else(|| unknown(&wanted, &names)));
+            }
+            _ => eprintln!("{}", nothing_runs()),
         }
         return ExitCode::from(UNKNOWN);
     }
@@ -206,7 +239,9 @@ impl SelectedServer {
             StateKind::Starting => {
                 is_new(server) && server.connection.child.is_some() && server.calls.all().answered() == 0
             }
-            StateKind::Parked | StateKind::NeedsLogin => is_new(server),
+            StateKind::Parked => is_new(server),
+            // Until the probe is answered, the server is in the state that it was in before.
+            StateKind::NeedsLogin => is_new(server) && Duration::from_millis(server.state.for_ms) < begun.elapsed(),
             // Over HTTP the connection is made when there is something to send.
             StateKind::Idle => server.connection.child.is_none(),
             _ => false,

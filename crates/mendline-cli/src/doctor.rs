@@ -21,6 +21,7 @@ mod remote;
 mod report;
 mod running;
 mod step;
+mod versions;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -54,6 +55,7 @@ Examples:
   mendline doctor                     everything that runs or is configured, and this machine
   mendline doctor notes               one server; notes#4711 that of one process
   mendline doctor https://mcp.example.com/mcp
+  mendline doctor --passive           starts and contacts nothing
   mendline doctor --timeout 60s -- npx -y @modelcontextprotocol/server-everything
 
 A server that runs is asked first, through its Mendline: running, process, breaker, limit. A second
@@ -84,6 +86,10 @@ pub(crate) struct DoctorOptions {
     #[arg(long)]
     start: bool,
 
+    /// Start and contact no server: examine what runs, the configuration and this machine
+    #[arg(long, conflicts_with = "start")]
+    passive: bool,
+
     /// URL of the server, or its name [default: everything that runs or is configured]
     #[arg(value_name = "URL|NAME", conflicts_with_all = ["command", "url_env"])]
     target: Option<String>,
@@ -103,11 +109,13 @@ struct Limits {
     step: Duration,
     /// From the start of a command to its first answer, which may include a download.
     start: Option<Duration>,
+    /// True if no server is started or contacted.
+    is_passive: bool,
 }
 
 /// Examines the named server, or everything.
 pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
-    let limits = Limits { step: options.timeout.unwrap_or(LIMIT), start: options.timeout };
+    let limits = Limits { step: options.timeout.unwrap_or(LIMIT), start: options.timeout, is_passive: options.passive };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -151,8 +159,8 @@ async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
         }
     };
     if let Some(named) = &named {
-        let mut section = report.section("configuration", &named.found.path.display().to_string());
-        configuration::examine(&named.loaded, line.by_name(), &mut section);
+        let mut section = report.section("configuration", &named.file.found.path.display().to_string());
+        configuration::examine(&named.loaded, Some(&named.name), &mut section);
         report.keep_configuration(section);
     }
     let elsewhere = running.elsewhere(&plan.upstream.place);
@@ -331,8 +339,11 @@ impl Candidate {
             Readiness::Running => {}
             Readiness::Skipped(step) => section.add(step),
             Readiness::Plan(plan) => match &plan.endpoint {
-                Endpoint::Child(command) if is_running => child::examine_command(command, section),
+                Endpoint::Child(command) if is_running || limits.is_passive => child::examine_command(command, section),
                 Endpoint::Child(command) => child::examine(&plan, command, limits, section).await,
+                Endpoint::Remote(_) if limits.is_passive => {
+                    section.add(Step::skipped("all", "not contacted (--passive)"));
+                }
                 Endpoint::Remote(address) => remote::examine(&plan, address, limits, section).await,
             },
         }

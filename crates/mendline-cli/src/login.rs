@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use mendline::observe::redact::Redactor;
+use mendline::os::keyring::KeyringError;
 use mendline_oauth::{LoggedIn, Way};
 
 use self::outcome::{failed, until, who};
@@ -107,6 +108,7 @@ fn here(options: &LoginOptions) -> Result<ExitCode, Refusal> {
     runtime.shutdown_background();
     let logged_in = result.map_err(|error| failed("log in to", &plan.upstream.name, &error))?;
     println!("{}", summary(&plan.upstream.name, &logged_in, SystemTime::now()));
+    println!("{}", stored_as(&logged_in, oauth.store().unsealed_because()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -126,6 +128,15 @@ fn way(options: &LoginOptions) -> Way {
             );
             Way::Paste
         }
+    }
+}
+
+/// Returns the words about the protection of a stored login.
+fn stored_as(logged_in: &LoggedIn, why_not_sealed: Option<KeyringError>) -> String {
+    match (logged_in.info.sealed, why_not_sealed) {
+        (true, _) => "It is stored sealed, with a key in the system keyring.".to_owned(),
+        (false, Some(why)) => format!("It is stored in a file that only you can read, without a seal: {why}."),
+        (false, None) => "It is stored in a file that only you can read.".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mendline::decisions::Secret;
-use mendline_config::{Auth, LoginStart, OAuth, Resource, is_plain_variable_name};
+use mendline_config::{Auth, KeyringUse, LoginStart, OAuth, Resource, is_plain_variable_name};
 
 /// The flags of a login.
 #[derive(Args, Clone, Default)]
@@ -47,6 +47,11 @@ pub(crate) struct LoginFlags {
     /// [default: auto]
     #[arg(long, value_name = "auto|never", value_enum, hide_possible_values = true, help_heading = HEADING)]
     login: Option<LoginFlag>,
+
+    /// auto: seal the stored login with a key in the system keyring, if there is one; always: store it only so; never:
+    /// do not seal it [default: $MENDLINE_KEYRING, else auto]
+    #[arg(long, value_name = "auto|always|never", value_parser = keyring_use, help_heading = HEADING)]
+    keyring: Option<KeyringUse>,
 }
 
 const HEADING: &str = "Login";
@@ -73,6 +78,7 @@ impl LoginFlags {
             ("--callback-host", self.callback_host.is_some()),
             ("--callback-path", self.callback_path.is_some()),
             ("--login", self.login.is_some()),
+            ("--keyring", self.keyring.is_some()),
         ];
         set.into_iter().find(|(_, is_set)| *is_set).map(|(flag, _)| flag)
     }
@@ -80,6 +86,7 @@ impl LoginFlags {
     /// Returns the flags as words of a command line. `--login` has no meaning for a login.
     pub(crate) fn words(&self) -> Vec<String> {
         let port = self.callback_port.map(|port| port.to_string());
+        let keyring = self.keyring.map(|keyring| format!("{keyring:?}").to_lowercase());
         let flags = [
             ("--account", &self.account),
             ("--client-id", &self.client_id),
@@ -89,6 +96,7 @@ impl LoginFlags {
             ("--callback-port", &port),
             ("--callback-host", &self.callback_host),
             ("--callback-path", &self.callback_path),
+            ("--keyring", &keyring),
         ];
         let set = flags.into_iter().filter_map(|(flag, value)| Some([flag.to_owned(), value.clone()?]));
         let scopes = self.scope.iter().map(|scope| ["--scope".to_owned(), scope.clone()]);
@@ -125,6 +133,7 @@ impl LoginFlags {
         oauth.redirect_port = self.callback_port.or(oauth.redirect_port);
         oauth.redirect_host = self.callback_host.clone().or(oauth.redirect_host);
         oauth.redirect_path = self.callback_path.clone().or(oauth.redirect_path);
+        oauth.keyring = self.keyring.or(oauth.keyring);
         match self.login {
             Some(LoginFlag::Never) => oauth.start = LoginStart::Never,
             Some(LoginFlag::Auto) => oauth.start = LoginStart::Auto,
@@ -132,6 +141,10 @@ impl LoginFlags {
         }
         Ok(Some(Auth::OAuth(Box::new(oauth))))
     }
+}
+
+fn keyring_use(text: &str) -> Result<KeyringUse, &'static str> {
+    KeyringUse::parse(text).ok_or("must be auto, always or never")
 }
 
 fn path(text: &str) -> Result<String, &'static str> {

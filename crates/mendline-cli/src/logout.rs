@@ -62,7 +62,7 @@ fn logins(options: &LogoutOptions) -> Result<Vec<Login>, Refusal> {
     }
     let stored = credential::store()?.logins().map_err(|error| failed("read", "the logins", &error))?;
     let login = |info: mendline_oauth::LoginInfo| {
-        let oauth = credential::oauth_for(&info.server, false, Redactor::default())?;
+        let oauth = credential::oauth_for(&info.server, false, None, Redactor::default())?;
         let mut settings = Settings::new(info.server);
         settings.account = info.account;
         Ok(Login { name: settings.server.clone(), oauth, settings })

@@ -178,8 +178,9 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
         eprintln!("error: --until is before --since; nothing can be between them");
         return Ok(ExitCode::from(USAGE));
     };
-    let server = options.name.as_deref().map(ServerSelector::parse);
     let whole = Folder::read(&path, options.wire)?;
+    let is_there = |wanted: &ServerSelector| !whole.of(Some(wanted)).is_empty();
+    let server = options.name.as_deref().map(|name| crate::names::selector(name, is_there));
     let folder = whole.of(server.as_ref());
     if folder.is_empty() {
         let words = nothing_there(&path.display().to_string(), options.name.as_deref(), &whole);

@@ -48,7 +48,7 @@ pub(crate) const EXIT_CODES: [(&str, &str); 7] = [
 ];
 
 /// The environment variables.
-pub(crate) const ENVIRONMENT: [(&str, &str); 10] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 12] = [
     ("MENDLINE_CONFIG", "the configuration file, if --config is not given"),
     (
         "MENDLINE_LOG",
@@ -58,6 +58,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 10] = [
         "MENDLINE_LOG_FILES",
         "level of its log files for `mendline logs`, if --log-file-level is not given: the same words",
     ),
+    ("MENDLINE_STATS", "off: `mendline run` counts nothing for `mendline stats`"),
     (
         "MENDLINE_RUNTIME_DIR",
         "directory of the sockets of running processes; else mendline in $XDG_RUNTIME_DIR or /run/user/UID, else one for you in /tmp",
@@ -65,6 +66,10 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 10] = [
     (
         "MENDLINE_STATE_DIR",
         "directory of the cache and of the log files; else mendline in $XDG_STATE_HOME, else in ~/.local/state",
+    ),
+    (
+        "MENDLINE_UPDATE_CHECK",
+        "a file whose first line is the newest version, for `mendline doctor`; off: doctor does not look for other versions",
     ),
     ("XDG_CONFIG_HOME", "directory of mendline/config.json; else ~/.config"),
     ("HTTPS_PROXY, HTTP_PROXY, NO_PROXY", "the proxy for servers at a URL, and the hosts that are reached without it"),

@@ -6,15 +6,23 @@ use mendline::observe::log::{LogHandle, LogLevel};
 use mendline_config::{ConfigFile, Environment, Finding, Loaded, RenderStyle, Severity, Source, find, load, nearest};
 
 use crate::cli::{UNKNOWN, USAGE};
+use crate::names::{self, may_hold_a_secret};
 use crate::plan::{Plan, check_headers};
 use crate::server_flags::Line;
 use crate::style::Style;
 use crate::untrusted_text::one_line;
+use crate::wrap::clients::ConfigLocation;
 
 /// The reason why nothing was started, and the exit code.
 pub(crate) struct Refusal {
     pub(crate) words: String,
     pub(crate) code: u8,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.words)
+    }
 }
 
 impl From<String> for Refusal {
@@ -27,20 +35,69 @@ impl From<String> for Refusal {
 pub(crate) struct Named {
     pub(crate) plan: Plan,
     pub(crate) loaded: Loaded,
-    pub(crate) found: ConfigFile,
+    pub(crate) file: NamedFile,
+    /// The name of the entry in the file.
+    pub(crate) name: String,
 }
 
-/// Returns the plan of the server with this name.
+/// A file that has a server.
+#[derive(Clone)]
+pub(crate) struct NamedFile {
+    pub(crate) found: ConfigFile,
+    /// The section of a client's file.
+    pub(crate) section: Option<Vec<String>>,
+}
+
+impl NamedFile {
+    /// Returns the file of a client.
+    pub(crate) fn of_client(location: &ConfigLocation) -> NamedFile {
+        let found = ConfigFile { path: location.path.clone(), is_ours: false };
+        NamedFile { found, section: Some(location.section.clone()) }
+    }
+
+    /// Reads and parses the file as far as possible.
+    pub(crate) fn read(&self) -> Result<Loaded, String> {
+        Source::read(&self.found.path).map(|source| self.load(source)).map_err(|error| error.to_string())
+    }
+
+    /// Parses a text of the file as far as possible.
+    pub(crate) fn load(&self, source: Source) -> Loaded {
+        match &self.section {
+            Some(section) => names::load_at(source, section),
+            None => load(source, self.found.is_ours, Environment::of_process()),
+        }
+    }
+}
+
+/// Returns the plan of the server with this name: in the named file, or else in the own one, or else in that of a client.
 pub(crate) fn named(name: &str, line: &Line<'_>) -> Result<Named, Refusal> {
     // A header without quotes around it puts its value in the place of the name, which must not be shown then.
     check_headers(line)?;
-    let found = match locate(line.server.config.as_deref()) {
-        Ok(found) => found,
-        Err(why) => return Err(Refusal::from(unresolved(name, line.verb, &why))),
+    let file = line.server.config.as_deref();
+    let (found, own) = match locate(file) {
+        Ok(found) => {
+            let loaded = read(&found)?;
+            (Ok(found), Some(loaded))
+        }
+        Err(why) => (Err(why), None),
     };
-    let loaded = read(&found)?;
-    let plan = entry(&loaded, name, line)?;
-    Ok(Named { plan, loaded, found })
+    let is_own = |loaded: &Loaded| loaded.names.iter().any(|known| known == name) || is_unreadable(loaded);
+    match (found, own) {
+        (Ok(found), Some(loaded)) if file.is_some() || is_own(&loaded) => {
+            let plan = entry(&loaded, name, line)?;
+            let file = NamedFile { found, section: None };
+            Ok(Named { plan, loaded, file, name: name.to_owned() })
+        }
+        (found, own) => names::of_clients(name, line).unwrap_or_else(|| {
+            Err(match found {
+                Err(why) if names::configured(None).is_empty() => match names::elsewhere(name, line.verb) {
+                    Some(_) => names::unknown(name, line.verb, None),
+                    None => Refusal::from(unresolved(name, line.verb, &why)),
+                },
+                _ => names::unknown(name, line.verb, own.as_ref()),
+            })
+        }),
+    }
 }
 
 /// Returns the plan of the server that a command line selects, and its file if it comes from one.
@@ -62,11 +119,16 @@ pub(crate) fn read(found: &ConfigFile) -> Result<Loaded, String> {
     Ok(load(source, found.is_ours, Environment::of_process()))
 }
 
-/// Returns the plan of the server with this name in this file.
+/// Returns the plan of the server with this name in this file. A name of another file is an error.
 pub(crate) fn entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan, Refusal> {
     if !loaded.names.iter().any(|known| known == name) && !is_unreadable(loaded) {
         return Err(Refusal { words: unknown(name, loaded), code: UNKNOWN });
     }
+    own_entry(loaded, name, line)
+}
+
+/// Returns the plan of an entry of this file.
+pub(crate) fn own_entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan, Refusal> {
     let obstacles = loaded.obstacles(name);
     if !obstacles.is_empty() {
         let rendered = loaded.render(obstacles.iter().copied(), render_style());
@@ -126,11 +188,6 @@ fn unknown(name: &str, loaded: &Loaded) -> String {
         }
     }
     words
-}
-
-/// Returns whether a name may be something else: a URL without its scheme, with a password or a key in it.
-fn may_hold_a_secret(name: &str) -> bool {
-    name.contains(['@', '?', '='])
 }
 
 fn unresolved(target: &str, verb: &str, why: &str) -> String {

@@ -6,10 +6,11 @@
 pub(crate) mod credential;
 pub(crate) mod exposure;
 mod headers;
-mod secrets;
+pub(crate) mod secrets;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -167,15 +168,32 @@ impl Plan {
         redactor: Redactor,
         person: Option<Arc<dyn LoginUi>>,
     ) -> Result<(Builder, ServerHandle), String> {
-        let source = self.credential_source(redactor.clone(), person)?;
-        let mut builder = Builder::new(self.limits);
+        let mut builder = Plan::empty_builder(self.limits.clone(), redactor.clone());
+        let server = self.add_to(&mut builder, redactor, person)?;
+        Ok((builder, server))
+    }
+
+    /// Returns a builder without servers.
+    pub(crate) fn empty_builder(limits: Limits, redactor: Redactor) -> Builder {
+        let mut builder = Builder::new(limits);
+        builder.redactor(redactor);
+        builder.guard(|| Guard::start(OWN_PROGRAM, vec![GUARD.into()]));
+        builder
+    }
+
+    /// Adds the server to a builder.
+    pub(crate) fn add_to(
+        self,
+        builder: &mut Builder,
+        redactor: Redactor,
+        person: Option<Arc<dyn LoginUi>>,
+    ) -> Result<ServerHandle, String> {
+        let source = self.credential_source(redactor, person)?;
         let server = builder.server(self.upstream, self.endpoint.open()?);
         if let Some(source) = source {
             builder.credential(server.id, source);
         }
-        builder.redactor(redactor);
-        builder.guard(|| Guard::start(OWN_PROGRAM, vec![GUARD.into()]));
-        Ok((builder, server))
+        Ok(server)
     }
 
     /// Returns the identity of the server for its cache: the endpoint and the credentials.
@@ -244,14 +262,22 @@ impl Plan {
     }
 }
 
-/// Builds the plan of an entry that runs Mendline itself, as the client would run it.
-fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secret)]) -> Result<Plan, String> {
+/// Returns the name of the entry in a file that an entry runs by `mendline run NAME`, and that file if it is named.
+pub(crate) fn reference(server: &Server) -> Option<(String, Option<PathBuf>)> {
+    let config::Endpoint::Wrapped { arguments, .. } = &server.endpoint else { return None };
+    let options = wrapped_line(server, arguments).ok()?;
+    let name = options.target.filter(|target| !target.contains("://") && !target.contains("${"))?;
+    Some((name, options.server.config))
+}
+
+/// Parses the arguments of an entry that runs Mendline itself.
+fn wrapped_line(server: &Server, arguments: &[String]) -> Result<RunOptions, String> {
     let mut arguments = arguments.to_vec();
     if let Some(at) = bare_command::find(&arguments, &Wrapped::command()) {
         arguments.insert(at, bare_command::SEPARATOR.to_owned());
     }
     let line = ["mendline run"].into_iter().chain(arguments.iter().map(String::as_str));
-    let inner = Wrapped::try_parse_from(line).map_err(|mut error| {
+    let parsed = Wrapped::try_parse_from(line).map_err(|mut error| {
         conceal(&mut error, &[]);
         let said = error.to_string();
         // Only its first line: the rest is help for another command line.
@@ -261,7 +287,12 @@ fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secr
             said.lines().next().unwrap_or_default()
         )
     })?;
-    let options = inner.options;
+    Ok(parsed.options)
+}
+
+/// Builds the plan of an entry that runs Mendline itself, as the client would run it.
+fn unwrapped(server: &Server, arguments: &[String], environment: &[(String, Secret)]) -> Result<Plan, String> {
+    let options = wrapped_line(server, arguments)?;
     if options.target.as_deref().is_some_and(|target| !target.contains("://")) {
         return Err(format!(
             "`{}` runs `mendline run` with a name, which leads back to a file like this one",

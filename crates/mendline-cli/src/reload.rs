@@ -11,18 +11,18 @@ use mendline::decisions::port::Change;
 use mendline::input_queue::Reconfiguration;
 use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::observe::redact::Redactor;
-use mendline_config::{ConfigFile, Environment, Source, Watch, load};
+use mendline_config::{Source, Watch};
 use mendline_oauth::LoginUi;
 
 use crate::cli::RunOptions;
-use crate::named::{Named, entry, log_findings};
+use crate::named::{Named, NamedFile, entry, log_findings};
 use crate::plan::Plan;
 
 /// A server that runs from a file.
 pub(crate) struct Reload {
     name: String,
     options: Arc<RunOptions>,
-    found: ConfigFile,
+    file: NamedFile,
     watch: Watch,
     /// The current plan.
     plan: Plan,
@@ -36,16 +36,15 @@ pub(crate) struct Reload {
 
 impl Reload {
     pub(crate) fn new(
-        name: &str,
         named: Named,
         options: Arc<RunOptions>,
         redactor: Redactor,
         server: ServerHandle,
         person: Option<Arc<dyn LoginUi>>,
     ) -> Reload {
-        let watch = Watch::new(&named.found.path, named.loaded.source.text());
-        let Named { found, plan, .. } = named;
-        Reload { name: name.to_owned(), options, found, watch, plan, redactor, server, person }
+        let watch = Watch::new(&named.file.found.path, named.loaded.source.text());
+        let Named { file, plan, name, .. } = named;
+        Reload { name, options, file, watch, plan, redactor, server, person }
     }
 
     /// Checks the file for a change, and returns the input that follows from it.
@@ -59,7 +58,7 @@ impl Reload {
         match self.watch.look_anew() {
             Some(source) => self.take(source, log),
             None => {
-                let path = self.found.path.display();
+                let path = self.file.found.path.display();
                 log.write(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
                 None
             }
@@ -67,7 +66,7 @@ impl Reload {
     }
 
     fn take(&mut self, source: Source, log: &LogHandle) -> Option<Reconfiguration> {
-        let loaded = load(source, self.found.is_ours, Environment::of_process());
+        let loaded = self.file.load(source);
         let path = loaded.source.path().display();
         let plan = match entry(&loaded, &self.name, &self.options.line()) {
             Ok(plan) => plan,

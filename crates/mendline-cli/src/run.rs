@@ -16,6 +16,7 @@ use mendline::decisions::port::Ending;
 use mendline::frontend::StdioFrontend;
 use mendline::observe::log::{Log, LogHandle, LogLevel};
 use mendline::state::state_directory;
+use mendline::stats::StatsObserver;
 use mendline_config::LogSettings;
 use mendline_oauth::LoginUi;
 
@@ -31,6 +32,9 @@ use crate::untrusted_text::one_line;
 
 /// The environment variable for the log level.
 const LOG_VARIABLE: &str = "MENDLINE_LOG";
+
+/// The environment variable that turns the statistics off.
+const STATS_VARIABLE: &str = "MENDLINE_STATS";
 
 /// Time for which the end waits for the renewal of a login: a token that the provider has replaced would be lost.
 pub(crate) const RENEWAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,7 +63,7 @@ struct Bridge {
     plan: Plan,
     log: Log,
     /// The entry of a file that the server comes from, if it does.
-    entry: Option<(String, Named)>,
+    entry: Option<Named>,
     options: Arc<RunOptions>,
 }
 
@@ -79,9 +83,8 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
             let named = named(name, &line)?;
             let plan = named.plan.clone();
             let log = log_for(&plan, &named.loaded.logs)?;
-            log_findings(&named.loaded, name, &log.handle());
-            let entry = Some((name.to_owned(), named));
-            Bridge { plan, log, entry, options: Arc::clone(options) }
+            log_findings(&named.loaded, &named.name, &log.handle());
+            Bridge { plan, log, entry: Some(named), options: Arc::clone(options) }
         }
         None => {
             let plan = Plan::of_flags(&line)?;
@@ -126,7 +129,11 @@ impl Bridge {
         let Bridge { plan, log, entry, options } = self;
         let (redactor, log_handle, limits) = (log.redactor(), log.handle(), plan.limits.clone());
         let through_the_network = plan.upstream.transport != Transport::Child;
-        let state = state_directory(|name| std::env::var_os(name)).filter(|_| plan.upstream.catalogue.cache);
+        let state = state_directory(|name| std::env::var_os(name));
+        let is_counted = std::env::var_os(STATS_VARIABLE).is_none_or(|value| value != "off");
+        let name = plan.upstream.name.clone();
+        let stats = state.clone().filter(|_| is_counted).map(|state| StatsObserver::new(&state, vec![name]));
+        let state = state.filter(|_| plan.upstream.catalogue.cache);
         let list_cache = state.and_then(|state| CatalogueFile::open(&state, plan.identity(), log.handle()));
 
         let person = person(&plan, log.handle());
@@ -136,13 +143,13 @@ impl Bridge {
         }
         builder.control_socket(ControlSocket {
             directories: runtime_dir::candidates(|name| std::env::var_os(name)),
-            configuration: entry.as_ref().map(|(_, named)| named.found.path.display().to_string()),
+            configuration: entry.as_ref().map(|named| named.file.found.path.display().to_string()),
         });
-        let reload = entry.map(|(name, named)| Reload::new(&name, named, options, redactor, server.clone(), person));
+        let reload = entry.map(|named| Reload::new(named, options, redactor, server.clone(), person));
         external_inputs::listen(builder.inputs(), server.id, through_the_network, reload, log.handle())?;
 
         let frontend = StdioFrontend::open(&limits)?;
-        let mut running = builder.observer(log).start([(server.id, frontend)]);
+        let mut running = builder.observer(log).observer(stats).start([(server.id, frontend)]);
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }
@@ -158,7 +165,7 @@ fn person(plan: &Plan, log: LogHandle) -> Option<Arc<dyn LoginUi>> {
     is_there.then(|| Arc::new(DesktopUi { log }) as Arc<dyn LoginUi>)
 }
 
-fn log_level_or_default(given: Option<LogLevel>) -> Result<LogLevel, String> {
+pub(crate) fn log_level_or_default(given: Option<LogLevel>) -> Result<LogLevel, String> {
     if let Some(level) = given {
         return Ok(level);
     }

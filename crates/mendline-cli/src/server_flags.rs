@@ -56,7 +56,7 @@ pub(crate) enum TransportFlag {
     #[value(alias = "http-first", alias = "sse-first")]
     Auto,
     /// Streamable HTTP only.
-    #[value(alias = "http-only", alias = "streamable-http", alias = "streamableHttp")]
+    #[value(alias = "http-only", alias = "streamable-http", alias = "streamableHttp", alias = "streamable_http")]
     Http,
     /// Legacy HTTP+SSE only.
     #[value(alias = "sse-only")]

@@ -27,7 +27,7 @@ use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
 use crate::output;
 use crate::policy_flags::duration;
 use crate::style::Style;
-use crate::target::{ServerSelector, nothing_runs, unknown};
+use crate::target::{nothing_runs, unknown};
 use crate::untrusted_text::one_line;
 use crate::watch::{self, WatchOptions};
 use page::Page;
@@ -106,13 +106,15 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
             }
         }
     }
-    match options.name.as_deref().map(ServerSelector::parse) {
+    match options.name.as_deref() {
         None => show(&report, options),
-        Some(wanted) => {
+        Some(name) => {
             let names = report.names();
+            let wanted = crate::names::selector(name, |wanted| report.has(wanted));
             report.keep(&wanted);
             if report.is_empty() && !options.json {
-                eprintln!("{}", unknown(&wanted, &names));
+                let words = crate::names::does_not_run(name);
+                eprintln!("{}", words.unwrap_or_else(|| unknown(&wanted, &names)));
                 return ExitCode::from(UNKNOWN);
             }
             show(&report, options)
@@ -139,6 +141,10 @@ fn show(report: &Report, options: &StatusOptions) -> ExitCode {
         }
     } else {
         print!("{}", Page::new(report, Style::for_stdout(), page::width()));
+        let is_shown = |name: &str| report.servers.iter().any(|row| row.server.name == name);
+        if let Some(line) = crate::stats::summary(is_shown) {
+            println!("{}", Style::for_stdout().faint(&line));
+        }
     }
     if report.is_empty() {
         ExitCode::from(UNKNOWN)

@@ -8,13 +8,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use mendline::decisions::config::CredentialKind;
 use serde_json::value::RawValue;
 
 use self::tool::Tool;
-use crate::cli::{NEGATIVE, UNKNOWN};
+use crate::cli::{NEEDS_LOGIN, NEGATIVE, UNKNOWN};
 use crate::json_text::{Members, pretty};
 use crate::mcp_client::{McpClient, RequestError, ServerInfo};
 use crate::named::{Refusal, resolve};
+use crate::names;
 use crate::plan::{Endpoint, Plan};
 use crate::policy_flags::duration;
 use crate::reporter::Reporter;
@@ -109,7 +111,8 @@ pub(crate) fn time_limit(plan: &Plan, wanted: Option<Duration>) -> Duration {
 }
 
 /// Returns the message and the exit code of a failed request.
-pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &RequestError) -> Refusal {
+pub(crate) fn trouble(server: &(String, CredentialKind), line: &Line<'_>, trouble: &RequestError) -> Refusal {
+    let (plan_name, credential) = server;
     let mut words = format!("error: {}: {}", one_line(plan_name), one_line(&trouble.words()));
     if !trouble.is_from_server() {
         let target = match (line.target, line.command) {
@@ -119,7 +122,11 @@ pub(crate) fn trouble(plan_name: &str, line: &Line<'_>, trouble: &RequestError) 
             (None, [program, ..]) => format!("-- {} …", one_line(&program.to_string_lossy())),
             (None, []) => "URL".to_owned(),
         };
-        words.push_str(&format!("\n\nTo find out what is wrong, and what to do:\n\n  mendline doctor {target}"));
+        let advice = match (trouble.exit_code(), credential) {
+            (NEEDS_LOGIN, CredentialKind::Login) => format!("To log in:\n\n  mendline login {target}"),
+            _ => format!("To find out what is wrong, and what to do:\n\n  mendline doctor {target}"),
+        };
+        words.push_str(&format!("\n\n{advice}"));
     }
     Refusal { words, code: trouble.exit_code() }
 }
@@ -129,8 +136,9 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     if line.target.is_none() && line.command.is_empty() && line.server.url_env.is_none() {
         return Err(Refusal::from(NO_SERVER.to_owned()));
     }
-    let (plan, _) = resolve(&line)?;
-    let name = plan.upstream.name.clone();
+    let (plan, named) = resolve(&line)?;
+    names::say_which(named.as_ref());
+    let server = (plan.upstream.name.clone(), plan.upstream.credential);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
     let fetched = runtime.block_on(fetch_lists(plan, options));
@@ -138,7 +146,7 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     let Some(fetched) = fetched else {
         return Err(Refusal { words: "interrupted".to_owned(), code: NEGATIVE });
     };
-    let listing = fetched.map_err(|it| trouble(&name, &line, &it))?;
+    let listing = fetched.map_err(|it| trouble(&server, &line, &it))?;
     if options.json {
         output::json(&listing.json());
         return Ok(());

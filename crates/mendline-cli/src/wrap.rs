@@ -6,30 +6,40 @@
 
 mod arguments;
 mod backups;
-mod binary;
+pub(crate) mod binary;
 mod bridge;
 #[cfg(test)]
 mod canaries;
+pub(crate) mod client_files;
+mod client_login;
 pub(crate) mod clients;
 pub(crate) mod credential;
-mod diff;
-mod document;
-mod edit;
+mod dialect;
+pub(crate) mod diff;
+pub(crate) mod document;
+pub(crate) mod edit;
 #[cfg(test)]
 mod entry_tests;
 mod file;
+mod insertion;
 mod json;
+mod launcher;
 mod plan;
 mod policies;
+pub(crate) mod program;
 mod proof;
 #[cfg(test)]
 mod properties;
 pub(crate) mod randomness;
+#[cfg(test)]
+mod sample_tests;
 mod secrets;
 mod toml;
 mod tree;
 mod unwrap_entry;
 mod wrap_entry;
+mod write;
+mod yaml;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal};
@@ -37,9 +47,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use backups::Backups;
-use clients::{Client, ClientDirectories, Scope};
+use clients::{Client, ClientDirectories, ConfigLocation, Scope};
 use diff::{DiffStyle, plain};
-use document::{Document, Section, Syntax};
+use document::{Section, Syntax};
 use file::Source;
 use plan::{Action, Chosen, EntryResult, Plan, Server};
 use secrets::shown_sentence;
@@ -54,8 +64,11 @@ pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
         Ok(binary) => binary,
         Err(complaint) => return complain(&complaint, USAGE),
     };
-    let action = Action::Wrap { binary: &binary.path };
-    let code = WrapRun { which: &options.which, action, clean: false }.exit_code();
+    let action = Action::Wrap { program: &binary.program };
+    if let Some(launcher) = binary.launcher {
+        println!("Entries run `{}`, because {} starts Mendline from its cache.\n", binary.line, launcher.title());
+    }
+    let code = WrapRun { which: &options.which, action, clean: false, own: &binary.line }.exit_code();
     if let Some(warning) = binary.warning {
         eprintln!("\nwarning: {warning}");
     }
@@ -64,18 +77,12 @@ pub(crate) fn wrap(options: &WrapOptions) -> ExitCode {
 
 /// Runs `mendline unwrap`.
 pub(crate) fn unwrap(options: &UnwrapOptions) -> ExitCode {
-    WrapRun { which: &options.which, action: Action::Unwrap, clean: options.clean }.exit_code()
+    WrapRun { which: &options.which, action: Action::Unwrap, clean: options.clean, own: "mendline" }.exit_code()
 }
 
 /// Returns the names of the servers in the files of all clients.
 pub(crate) fn server_names() -> Vec<String> {
-    let Ok(directories) = ClientDirectories::of_process() else { return Vec::new() };
-    let mut names = BTreeSet::new();
-    for location in directories.locations() {
-        let Ok(Some(source)) = file::read(&location.path) else { continue };
-        let Ok(document) = Document::parse(&source.text, Syntax::of(&source.real)) else { continue };
-        names.extend(document.servers(&location.section).iter().map(|server| server.key.clone()));
-    }
+    let names: BTreeSet<String> = client_files::entries(None).into_iter().map(|entry| entry.name).collect();
     names.into_iter().collect()
 }
 
@@ -112,6 +119,8 @@ struct WrapRun<'a> {
     action: Action<'a>,
     /// True if backups are deleted.
     clean: bool,
+    /// The command by which a person runs this program.
+    own: &'a str,
 }
 
 impl WrapRun<'_> {
@@ -178,7 +187,7 @@ impl WrapRun<'_> {
             println!("Nothing was written.");
             return Ok(NEGATIVE);
         }
-        let code = if changing.is_empty() { 0 } else { write(changing) };
+        let code = if changing.is_empty() { 0 } else { self.write(changing) };
         match (self.clean, code) {
             (false, _) => Ok(code),
             // Writing has made one more backup of each file.
@@ -197,10 +206,7 @@ impl WrapRun<'_> {
         }
         let mut clients = Vec::new();
         for word in &self.which.client {
-            clients.push(Client::from_word(word).ok_or_else(|| {
-                let known = Client::ALL.map(Client::word).join(", ");
-                Refusal(format!("no client is called {word:?}; known are {known}"), UNKNOWN)
-            })?);
+            clients.push(Client::named(word).map_err(|complaint| Refusal(complaint, UNKNOWN))?);
         }
         let scopes = if self.which.scope.is_empty() { &[Scope::User, Scope::Local][..] } else { &self.which.scope };
         let directories = ClientDirectories::of_process().map_err(|complaint| Refusal(complaint, USAGE))?;
@@ -218,7 +224,9 @@ impl WrapRun<'_> {
                 Some(candidate) if candidate.sections.contains(&location.section) => {}
                 Some(candidate) => {
                     candidate.sections.push(location.section.clone());
-                    candidate.owner += &format!(" and {}", location.scope.word());
+                    if !candidate.owner.ends_with(location.scope.word()) {
+                        candidate.owner += &format!(" and {}", location.scope.word());
+                    }
                 }
                 None => candidates.push(Candidate {
                     path: location.path.clone(),
@@ -236,20 +244,34 @@ impl WrapRun<'_> {
             }
         }
         if candidates.is_empty() {
-            let looked: BTreeSet<String> =
-                meant.iter().map(|location| format!("  {}", shown(&location.path))).collect();
-            let looked: Vec<String> = looked.into_iter().collect();
-            let nowhere = if looked.is_empty() {
-                "none of these clients has files of that scope".to_owned()
-            } else {
-                format!(
-                    "no client's configuration was found; looked for\n{}\nAny other file: --file FILE",
-                    looked.join("\n")
-                )
-            };
-            return Err(Refusal(nowhere, UNKNOWN));
+            return Err(Refusal(self.nothing_found(&meant, !clients.is_empty()), UNKNOWN));
         }
         Ok(candidates)
+    }
+
+    /// Returns the error for a user without a file of a client: what was looked for, and what to do.
+    fn nothing_found(&self, meant: &[ConfigLocation], are_named: bool) -> String {
+        if meant.is_empty() {
+            return "none of these clients has files of that scope".to_owned();
+        }
+        let width = meant.iter().map(|location| location.client.word().len()).max().unwrap_or(0);
+        let mut looked: Vec<String> = Vec::new();
+        for location in meant {
+            let line = format!("  {:width$}  {}", location.client.word(), shown(&location.path));
+            if !looked.contains(&line) {
+                looked.push(line);
+            }
+        }
+        let own = self.own;
+        let next = if are_named {
+            "Add a server in that client first, or add one with `mendline add`; then run this again."
+        } else {
+            "Add a server in your client first, or add one with `mendline add`; then run this again."
+        };
+        format!(
+            "no client's configuration was found; looked for\n{}\n\n{next}\nA client that keeps its file elsewhere: {own} wrap --file FILE",
+            looked.join("\n")
+        )
     }
 
     fn named_files(&self) -> Result<Vec<Candidate>, Refusal> {
@@ -280,10 +302,7 @@ impl WrapRun<'_> {
     fn plan(&self, candidate: &Candidate, chosen: &Chosen) -> Result<Option<(Source, Plan)>, String> {
         let Some(source) = file::read(&candidate.path)? else { return Ok(None) };
         let syntax = Syntax::of(&source.real);
-        let language = match syntax {
-            Syntax::Json => "JSON",
-            Syntax::Toml => "TOML",
-        };
+        let language = syntax.title();
         let plan = Plan::make(source.text.clone(), syntax, &candidate.sections, self.action, chosen)
             .map_err(|fault| format!("it cannot be read as {language}: {fault}"))?;
         Ok(Some((source, plan)))
@@ -334,6 +353,30 @@ impl WrapRun<'_> {
             print!("{}", diff::render(&path, &plan.before, &plan.edits, plan.syntax, DiffStyle { colour }));
         }
         println!();
+    }
+
+    /// Writes the confirmed changes, and prints the results.
+    fn write(&self, changing: &[&Planned]) -> u8 {
+        let chosen: Chosen = self.which.server.iter().cloned().collect();
+        let mut code = 0;
+        for planned in changing {
+            let path = shown(&planned.candidate.path);
+            let again = || self.plan(&planned.candidate, &chosen);
+            match write::confirmed(&planned.source, &planned.plan, again) {
+                Ok(backup) => println!("{path}: written; backup: {}", shown(&backup)),
+                Err(reason) => {
+                    code = NEGATIVE;
+                    eprintln!("{path}: left, because {reason}");
+                }
+            }
+        }
+        if code == 0 {
+            println!("Restart your clients to apply the changes.");
+            if matches!(self.action, Action::Wrap { .. }) {
+                println!("Then `{0} status` shows the servers, and `{0} unwrap` undoes all of this.", self.own);
+            }
+        }
+        code
     }
 
     fn agreed(&self, files: usize, backups: usize) -> Result<bool, Refusal> {
@@ -425,32 +468,13 @@ fn result_lines(plan: &Plan, action: Action<'_>) -> String {
     plan.servers.iter().map(line).collect()
 }
 
-/// Writes the confirmed changes, and prints the results.
-fn write(changing: &[&Planned]) -> u8 {
-    let mut code = 0;
-    for Planned { candidate, source, plan } in changing {
-        let path = shown(&candidate.path);
-        match source.replace(&plan.after) {
-            Ok(backup) => println!("{path}: written; backup: {}", shown(&backup)),
-            Err(reason) => {
-                code = NEGATIVE;
-                eprintln!("{path}: left, because {reason}");
-            }
-        }
-    }
-    if code == 0 {
-        println!("Restart your clients to apply the changes.");
-    }
-    code
-}
-
 /// Returns whether two paths lead to one file, which must not be changed twice at once.
 fn is_same(one: &Path, other: &Path) -> bool {
     one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// Formats a path, with `~` for the home directory.
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let short = home.and_then(|home| path.strip_prefix(home).ok().map(|rest| format!("~/{}", rest.display())));
     plain(&short.unwrap_or_else(|| path.display().to_string()))

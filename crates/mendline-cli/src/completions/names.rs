@@ -14,11 +14,12 @@ use mendline::control::snapshot::StateKind;
 use mendline::observe::escaped::is_harmless;
 use mendline::observe::files::FOLDER;
 use mendline::state::state_directory;
+use mendline::stats::read_all;
 
 use super::line::CursorPosition;
 use crate::cli::{Cli, NEGATIVE};
 use crate::named::{locate, read};
-use crate::plan::Plan;
+use crate::names as known;
 use crate::{logs, output, wrap};
 
 /// Time limit for everything.
@@ -30,14 +31,20 @@ const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Source of the names that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameSource {
-    /// The configuration file.
+    /// The configuration file, and the files of clients.
     Configured,
+    /// The configuration file alone.
+    Own,
+    /// Everything: configured servers, and running ones.
+    All,
     /// The running processes.
     Running,
     /// The running servers that are isolated, or that are not.
     Isolated(bool),
     /// The servers that have log files.
     Logged,
+    /// The servers that have statistics.
+    Counted,
     /// The cached tools of the server that was named before.
     Tools,
     /// The files of clients.
@@ -48,12 +55,17 @@ pub(super) enum NameSource {
 const OF_TOOLS: [&str; 2] = ["tools", "call"];
 
 /// Commands that take the name of a server as their first argument, and the id of that argument.
-pub(super) const SERVERS: [(&str, &str, NameSource); 12] = [
+pub(super) const SERVERS: [(&str, &str, NameSource); 18] = [
     ("run", "target", NameSource::Configured),
+    ("serve", "target", NameSource::Configured),
     ("login", "target", NameSource::Configured),
     ("logout", "target", NameSource::Configured),
     ("token", "target", NameSource::Configured),
-    ("doctor", "target", NameSource::Configured),
+    ("doctor", "target", NameSource::All),
+    ("set", "name", NameSource::Own),
+    ("unset", "name", NameSource::Own),
+    ("remove", "names", NameSource::Own),
+    ("stats", "name", NameSource::Counted),
     ("tools", "words", NameSource::Configured),
     ("call", "words", NameSource::Configured),
     ("status", "name", NameSource::Running),
@@ -61,6 +73,7 @@ pub(super) const SERVERS: [(&str, &str, NameSource); 12] = [
     ("isolate", "name", NameSource::Isolated(false)),
     ("resume", "name", NameSource::Isolated(true)),
     ("logs", "name", NameSource::Logged),
+    ("report", "name", NameSource::Configured),
 ];
 
 /// Options that take the name of a server: the command, the option, and the source of names.
@@ -98,7 +111,10 @@ fn name_source(position: &CursorPosition) -> Option<NameSource> {
 
 fn names(position: &CursorPosition, source: NameSource) -> Vec<String> {
     let mut names = match source {
-        NameSource::Configured => configured(position),
+        NameSource::Configured => known::configured(position.config.as_deref()),
+        NameSource::Own => own(position),
+        NameSource::All => known::all(position.config.as_deref(), QUERY_TIMEOUT),
+        NameSource::Counted => counted(),
         NameSource::Running => running(|_| true),
         NameSource::Isolated(wanted) => running(|kind| (kind == StateKind::Isolated) == wanted),
         NameSource::Logged => logged(),
@@ -106,7 +122,7 @@ fn names(position: &CursorPosition, source: NameSource) -> Vec<String> {
         NameSource::Clients => wrap::server_names(),
     };
     if position.is_probe {
-        names.extend(configured(position));
+        names.extend(known::configured(position.config.as_deref()));
     }
     let mut offered: Vec<String> = Vec::with_capacity(names.len());
     for name in names {
@@ -123,10 +139,15 @@ fn is_fit(name: &str) -> bool {
     is_plain && !name.contains("://") && !name.contains("${")
 }
 
-fn configured(position: &CursorPosition) -> Vec<String> {
-    let Ok(loaded) = locate(position.config.as_deref()).and_then(|found| read(&found)) else { return Vec::new() };
-    let is_disabled = |name: &String| loaded.server(name).is_some_and(|server| server.is_disabled);
-    loaded.names.iter().filter(|name| !is_disabled(name)).cloned().collect()
+/// Returns the names that the configuration file has, disabled ones included.
+fn own(position: &CursorPosition) -> Vec<String> {
+    let loaded = locate(position.config.as_deref()).and_then(|found| read(&found));
+    loaded.map(|loaded| loaded.names).unwrap_or_default()
+}
+
+fn counted() -> Vec<String> {
+    let all = state_directory(|name| std::env::var_os(name)).and_then(|state| read_all(&state).ok());
+    all.unwrap_or_default().into_iter().map(|server| server.name).collect()
 }
 
 /// Returns the names of running servers in some state; a name of several servers also with each process.
@@ -157,8 +178,7 @@ fn logged() -> Vec<String> {
 
 /// Returns the cached tools of a server. Completion starts no server.
 fn tools(position: &CursorPosition) -> Option<Vec<String>> {
-    let loaded = locate(position.config.as_deref()).and_then(|found| read(&found)).ok()?;
-    let plan = Plan::of_server(loaded.server(position.server.as_deref()?)?, None).ok()?;
+    let plan = known::plan(position.server.as_deref()?, position.config.as_deref())?;
     let state = state_directory(|name| std::env::var_os(name))?;
     peek(&state, &plan.identity()).map(|remembered| remembered.tools())
 }

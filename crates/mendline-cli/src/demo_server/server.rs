@@ -75,7 +75,10 @@ impl Server {
                 self.ledger.note("ping");
                 respond(id, &json!({}), "result");
             }
-            "tools/list" => respond(id, &tools::list(self.faults.has_more_tools()), "result"),
+            "tools/list" => {
+                let list = tools::list(self.faults.has_more_tools());
+                respond(id, &if is_modern(&params) { cacheable(list) } else { list }, "result");
+            }
             "tools/call" => self.call(id, params),
             // The params are sent back byte for byte.
             "demo/echo" => write_line(&format!(
@@ -120,8 +123,9 @@ impl Server {
         let delay = Duration::from_millis(arguments["delayMs"].as_u64().unwrap_or(0));
         // A test that acts while a call runs ends the call by a file instead of a delay.
         let until = arguments["until"].as_str().map(PathBuf::from);
+        let result = if is_modern(&params) { complete(tools::result(&text)) } else { tools::result(&text) };
         if tool != "slow" && delay.is_zero() && until.is_none() {
-            self.answer(id, &text);
+            self.answer(id, &result);
             return;
         }
         let (server, id) = (self.clone(), id.to_owned());
@@ -129,7 +133,7 @@ impl Server {
             sleep(delay);
             until.iter().for_each(|path| wait_for(path));
             if tool != "slow" || server.progress(&id, &params) {
-                server.answer(&id, &text);
+                server.answer(&id, &result);
             }
         });
     }
@@ -153,7 +157,7 @@ impl Server {
         true
     }
 
-    fn answer(&self, id: &str, text: &str) {
+    fn answer(&self, id: &str, result: &Value) {
         if self.faults.has(&ServerFault::Noise) {
             write_line("debug: about to answer {\"not\": \"protocol\"}");
         }
@@ -163,7 +167,7 @@ impl Server {
         if self.faults.has(&ServerFault::Malformed) {
             write_line(r#"{"jsonrpc":"2.0","id":1,"result":{"content":[}"#);
         }
-        respond(id, &tools::result(text), "result");
+        respond(id, result, "result");
         if self.faults.has(&ServerFault::AnswerTwice) {
             respond(id, &tools::result("and once more"), "result");
         }
@@ -179,13 +183,25 @@ pub(super) fn initialize_result(params: &Value) -> Value {
 }
 
 fn discovery() -> Value {
-    json!({
-        "resultType": "complete",
-        "supportedVersions": ["2026-07-28"],
-        "capabilities": { "tools": {} },
-        "ttlMs": 0,
-        "cacheScope": "private",
-    })
+    cacheable(json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } }))
+}
+
+/// Returns whether a request is one of the modern era, which states its revision in every request.
+fn is_modern(params: &Value) -> bool {
+    params["_meta"]["io.modelcontextprotocol/protocolVersion"].is_string()
+}
+
+/// Adds the member that every result of the modern era must have.
+fn complete(mut result: Value) -> Value {
+    result["resultType"] = "complete".into();
+    result
+}
+
+/// Adds the members of lists and discovery in the modern era as well.
+fn cacheable(mut result: Value) -> Value {
+    result["ttlMs"] = 0.into();
+    result["cacheScope"] = "private".into();
+    complete(result)
 }
 
 fn respond(id: &str, body: &Value, member: &str) {
@@ -200,4 +216,18 @@ fn write_line(text: &str) {
 fn write_text(text: &str) {
     let mut stdout = std::io::stdout().lock();
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_the_modern_era_have_their_members() {
+        let modern = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } });
+        assert!(is_modern(&modern) && !is_modern(&json!({})) && !is_modern(&Value::Null));
+        assert_eq!(complete(json!({ "content": [] })), json!({ "content": [], "resultType": "complete" }));
+        let list = json!({ "tools": [], "ttlMs": 0, "cacheScope": "private", "resultType": "complete" });
+        assert_eq!(cacheable(json!({ "tools": [] })), list);
+    }
 }

@@ -10,6 +10,7 @@ use mendline::transport::http::ProxyRules;
 
 use super::report::Section;
 use super::step::Step;
+use super::versions;
 use crate::untrusted_text::counted;
 
 /// The variables that send requests through a proxy, as they are usually written.
@@ -18,6 +19,7 @@ const VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 /// Examines the machine.
 pub(crate) fn examine(section: &mut Section) {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    versions::examine(&variable).into_iter().for_each(|step| section.add(step));
     proxies(&variable).into_iter().for_each(|step| section.add(step));
     let places = [
         ("state", state_directory(|name| std::env::var_os(name)).into_iter().collect()),

@@ -12,6 +12,12 @@ use crate::cli::NEGATIVE;
 use crate::named::Refusal;
 use crate::untrusted_text::one_line;
 
+/// The exit code of ssh for its own failures.
+const SSH_FAILED: u8 = 255;
+
+/// The exit code of a shell for a program that it does not find.
+const NO_PROGRAM: u8 = 127;
+
 /// Runs `mendline login` with these words on another machine.
 pub(super) fn login(host: &str, words: &[String], port: Option<u16>) -> Result<ExitCode, Refusal> {
     if host.starts_with('-') || host.trim().is_empty() {
@@ -39,8 +45,17 @@ pub(super) fn login(host: &str, words: &[String], port: Option<u16>) -> Result<E
         }
     }
     let ended = child.wait().map_err(|error| Refusal::from(error.to_string()))?;
-    let code = ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(NEGATIVE);
-    Ok(if code == u8::MAX { ExitCode::from(NEGATIVE) } else { ExitCode::from(code) })
+    match ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(NEGATIVE) {
+        SSH_FAILED => Err(Refusal {
+            words: format!("error: cannot reach {host}; first make this work: ssh {host}"),
+            code: NEGATIVE,
+        }),
+        NO_PROGRAM => {
+            let words = format!("error: {host} has no mendline in the PATH of its shell; install it there");
+            Err(Refusal { words, code: NEGATIVE })
+        }
+        code => Ok(ExitCode::from(code)),
+    }
 }
 
 /// Returns the arguments of ssh. The remote shell parses its command, so the words are quoted for it.

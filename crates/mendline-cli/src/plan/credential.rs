@@ -12,15 +12,17 @@ use mendline::decisions::Secret;
 use mendline::decisions::config::CredentialKind;
 use mendline::observe::redact::Redactor;
 use mendline::os::directories;
+use mendline::os::keyring::SystemKeyring;
 use mendline::state::state_directory;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::ProxyRules;
 use mendline::transport::http::fetch::Fetcher;
-use mendline_config::{Auth, ClientAuthMethod, ClientProof, CredentialHeader, LoginStart, Resource};
+use mendline_config::{Auth, ClientAuthMethod, ClientProof, CredentialHeader, KeyringUse, LoginStart, Resource};
 use mendline_oauth::http::{HttpClient, HttpFuture, Request, address_policy};
 use mendline_oauth::settings::{Algorithm, AuthMethod, Bearer, Redirect, RedirectHost, ResourceSetting};
 use mendline_oauth::{
-    ClientCredentialsSettings, ClientCredentialsSource, LoginUi, OAuth, OAuthSource, Settings, Store, settings,
+    ClientCredentialsSettings, ClientCredentialsSource, LimitedSource, LoginUi, OAuth, OAuthSource, Sealing, Settings,
+    Store, settings,
 };
 use tokio::sync::OnceCell;
 
@@ -32,6 +34,9 @@ const MCP_REMOTE: &str = ".mcp-auth";
 
 /// The variable that names another folder for them.
 const MCP_REMOTE_VARIABLE: &str = "MCP_REMOTE_CONFIG_DIR";
+
+/// The variable that sets the use of the keyring.
+const KEYRING: &str = "MENDLINE_KEYRING";
 
 /// The largest file of a private key.
 const MAX_KEY: u64 = 64 * 1024;
@@ -153,7 +158,7 @@ impl Address {
                 Some(_) => format!("{name:?} has another credential in `auth`, so it has no login"),
             });
         };
-        let parts = oauth_for(self.url.expose(), oauth.allow_private, redactor)?;
+        let parts = oauth_for(self.url.expose(), oauth.allow_private, oauth.keyring, redactor)?;
         Ok((parts, self.settings(name, &oauth)))
     }
 
@@ -188,7 +193,7 @@ impl Address {
         redactor: Redactor,
         person: Option<Arc<dyn LoginUi>>,
     ) -> Result<Option<Box<dyn CredentialSource>>, String> {
-        Ok(Some(match self.auth() {
+        let source: Box<dyn CredentialSource> = match self.auth() {
             Auth::Off => return Ok(None),
             Auth::Variable { name, header } => {
                 let value = std::env::var(&name).ok().map(Secret::new);
@@ -219,9 +224,14 @@ impl Address {
                 Box::new(source)
             }
             Auth::ClientCredentials(client) => {
-                let oauth = oauth_for(self.url.expose(), client.allow_private, redactor)?;
+                let oauth = oauth_for(self.url.expose(), client.allow_private, None, redactor)?;
                 Box::new(ClientCredentialsSource::new(oauth, self.client_credentials(&client)?))
             }
+        };
+        Ok(Some(match store() {
+            Ok(store) => Box::new(LimitedSource::new(source, store, self.url.expose())),
+            // Without a place for the counts, each process has its own pace.
+            Err(_) => source,
         }))
     }
 
@@ -251,9 +261,26 @@ impl Address {
     }
 }
 
-/// Returns the store of the logins of this user.
+/// Returns the store of the logins of this user, without the keyring.
 pub(crate) fn store() -> Result<Store, String> {
     state().map(|state| Store::new(&state)).ok_or_else(|| NO_STATE.to_owned())
+}
+
+/// Returns the use of the keyring: as it is written, else as the variable says.
+fn sealing(written: Option<KeyringUse>) -> Result<Sealing, String> {
+    let chosen = match (written, std::env::var_os(KEYRING).filter(|value| !value.is_empty())) {
+        (Some(written), _) => written,
+        (None, None) => KeyringUse::Auto,
+        (None, Some(value)) => value
+            .to_str()
+            .and_then(KeyringUse::parse)
+            .ok_or_else(|| format!("the variable {KEYRING} must be auto, always or never"))?,
+    };
+    Ok(match chosen {
+        KeyringUse::Auto => Sealing::Auto,
+        KeyringUse::Always => Sealing::Always,
+        KeyringUse::Never => Sealing::Never,
+    })
 }
 
 fn state() -> Option<PathBuf> {
@@ -262,11 +289,18 @@ fn state() -> Option<PathBuf> {
 
 /// Returns the parts of OAuth for a server at this URL: the store, and an HTTP client with the proxies and authorities of
 /// this machine.
-pub(crate) fn oauth_for(server: &str, allow_private: bool, redactor: Redactor) -> Result<OAuth, String> {
+pub(crate) fn oauth_for(
+    server: &str,
+    allow_private: bool,
+    keyring: Option<KeyringUse>,
+    redactor: Redactor,
+) -> Result<OAuth, String> {
     let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
     let fetcher = Fetcher::new().proxies(rules).tls(extra_roots()?);
     let client = ProviderClient { fetcher, server: server.to_owned(), allow_private, chosen: OnceCell::new() };
-    Ok(OAuth::new(Arc::new(client), store()?).redactor(redactor))
+    let system = SystemKeyring::from_variables(|name| std::env::var_os(name));
+    let store = store()?.keyring(system, sealing(keyring)?);
+    Ok(OAuth::new(Arc::new(client), store).redactor(redactor))
 }
 
 /// An HTTP client for requests to a provider. A server names the provider, so private addresses are refused unless the

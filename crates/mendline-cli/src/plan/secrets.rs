@@ -36,7 +36,8 @@ fn is_open(name: &str) -> bool {
     ["accept", "content-type", "user-agent", "accept-language"].iter().any(|open| name.eq_ignore_ascii_case(open))
 }
 
-fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Secret> {
+/// Returns the secrets of variables: those of secret names, and those in URLs.
+pub(crate) fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Secret> {
     let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
     let secret = |(name, value): (String, String)| {
         // A proxy is often named without a scheme.
@@ -47,8 +48,8 @@ fn of_variables(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Ve
     variables.into_iter().filter_map(text).flat_map(secret).collect()
 }
 
-/// Finds `--token X`, `--token=X`, and passwords in URLs.
-fn of_arguments(arguments: &[OsString]) -> Vec<Secret> {
+/// Finds the secrets of a command line: `--token X`, `--token=X`, and passwords in URLs.
+pub(crate) fn of_arguments(arguments: &[OsString]) -> Vec<Secret> {
     let mut secrets = Vec::new();
     let mut carries = false;
     for argument in arguments.iter().filter_map(|argument| argument.to_str()) {

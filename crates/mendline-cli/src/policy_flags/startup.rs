@@ -15,6 +15,10 @@ pub(super) struct StartupFlags {
     /// Keep no cache of the server's handshake and lists, neither on disk nor while the server is away
     #[arg(long)]
     no_catalogue: bool,
+
+    /// Show the client a tool and a resource of Mendline itself, `mendline_status`, which report the state of the server
+    #[arg(long)]
+    own_tools: bool,
 }
 
 /// Values of `--startup`.
@@ -26,6 +30,7 @@ enum StartupFlag {
 
 impl StartupFlags {
     pub(super) fn apply(&self, upstream: &mut UpstreamConfig) {
+        upstream.own_tools |= self.own_tools;
         upstream.catalogue.cache &= !self.no_catalogue;
         upstream.catalogue.startup = match self.startup {
             Some(StartupFlag::AtOnce) => Startup::Immediate,

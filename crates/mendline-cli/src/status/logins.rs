@@ -27,6 +27,8 @@ pub(crate) struct Login {
     /// True if the provider has ended it.
     pub(crate) ended: bool,
     pub(crate) scopes: Vec<String>,
+    /// True if it is sealed with a key in the system keyring.
+    pub(crate) sealed: bool,
 }
 
 impl Login {
@@ -42,6 +44,7 @@ impl Login {
             renews: info.has_refresh,
             ended: info.ended,
             scopes: info.scopes.clone(),
+            sealed: info.sealed,
         }
     }
 
@@ -90,6 +93,7 @@ mod tests {
             renews,
             ended: false,
             scopes: Vec::new(),
+            sealed: false,
         }
     }
 

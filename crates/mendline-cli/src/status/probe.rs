@@ -15,10 +15,12 @@ use mendline::decisions::words::Cause;
 use mendline::decisions::{Event, LinkState, Quote as _, UpstreamConfig, UpstreamId};
 use mendline::driver::At;
 use mendline::observe::redact::Redactor;
+use mendline_config::Loaded;
 
 use super::report::{ProbeOutcome, Probed, Report};
 use crate::mcp_client::{McpClient, RequestError, ServerInfo};
 use crate::named::{Refusal, locate, read};
+use crate::names::ClientFiles;
 use crate::plan::Plan;
 
 /// Time limit for closing.
@@ -34,7 +36,58 @@ pub(super) fn probe(
     within: Duration,
     running: &Report,
 ) -> Result<Vec<Probed>, Refusal> {
-    let loaded = locate(file).and_then(|found| read(&found))?;
+    let clients = if file.is_none() { ClientFiles::of_user() } else { ClientFiles::default() };
+    let mut trials = match (locate(file), clients.is_empty()) {
+        (Ok(found), _) => of_file(&read(&found)?, name, running),
+        (Err(why), true) => return Err(why.into()),
+        (Err(_), false) => Vec::new(),
+    };
+    // The own file has the name first.
+    if name.is_none() || trials.is_empty() {
+        trials.extend(of_clients(&clients, name, running));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
+    let probed = runtime.block_on(async {
+        let running: Vec<_> = trials.into_iter().map(|trial| tokio::spawn(trial.run(within))).collect();
+        let mut probed = Vec::new();
+        for trial in running {
+            probed.extend(trial.await.ok());
+        }
+        probed
+    });
+    runtime.shutdown_background();
+    Ok(probed)
+}
+
+/// Returns the servers of clients that are to be probed, each once. Those of the own file are probed already.
+fn of_clients(clients: &ClientFiles, name: Option<&str>, running: &Report) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let mut plans: Vec<Plan> = Vec::new();
+    let entries = match name {
+        Some(name) => clients.matching(name),
+        None => clients.entries().collect(),
+    };
+    for entry in entries {
+        let (Some(server), None) = (entry.server, entry.reference()) else { continue };
+        let is_running = running.servers.iter().any(|row| row.server.name == server.policies.name);
+        if is_running || server.is_disabled {
+            continue;
+        }
+        match Plan::of_server(server, None) {
+            Ok(plan) if plans.iter().any(|other| other.endpoint == plan.endpoint) => {}
+            Ok(plan) => {
+                plans.push(plan.clone());
+                trials.push(Trial::Open(Box::new(plan)));
+            }
+            Err(why) => trials.push(Trial::Known(known(&server.policies, ProbeOutcome::Fails, Some(why)))),
+        }
+    }
+    trials
+}
+
+/// Returns the servers of a file that are to be probed.
+fn of_file(loaded: &Loaded, name: Option<&str>, running: &Report) -> Vec<Trial> {
     // A running server has its sanitized name.
     let is_running = |name: &str| {
         let name = loaded.server(name).map_or(name, |server| &server.policies.name);
@@ -58,18 +111,7 @@ pub(super) fn probe(
             }
         });
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
-    let probed = runtime.block_on(async {
-        let running: Vec<_> = trials.into_iter().map(|trial| tokio::spawn(trial.run(within))).collect();
-        let mut probed = Vec::new();
-        for trial in running {
-            probed.extend(trial.await.ok());
-        }
-        probed
-    });
-    runtime.shutdown_background();
-    Ok(probed)
+    trials
 }
 
 /// A server to probe, or one whose result is known already.

@@ -181,6 +181,12 @@ impl Report {
         self.servers.iter().map(|row| row.id.clone()).chain(unresponsive).collect()
     }
 
+    /// Returns whether a server is selected.
+    pub(crate) fn has(&self, wanted: &ServerSelector) -> bool {
+        self.servers.iter().any(|row| wanted.is(&row.server.name, row.process.pid))
+            || self.unresponsive.iter().any(|process| wanted.is(&process.name, process.pid))
+    }
+
     /// Keeps only the selected servers.
     pub(crate) fn keep(&mut self, wanted: &ServerSelector) {
         self.is_asked_by_name = true;

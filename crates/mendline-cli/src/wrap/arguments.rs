@@ -22,6 +22,8 @@ pub(crate) struct WrapArguments {
     pub(crate) url: Option<usize>,
     /// The variable that holds the URL.
     pub(crate) url_variable: Option<String>,
+    /// The member that held the URL, if it was not the usual one.
+    pub(crate) url_member: Option<String>,
     pub(crate) transport: Option<String>,
     pub(crate) headers: Vec<String>,
     /// Names of headers and the variables that hold their values.
@@ -39,11 +41,14 @@ pub(crate) struct WrapArguments {
 /// The flag that names a member that the original entry did not have.
 pub(crate) const WITHOUT: &str = "--entry-without";
 
+/// The flag that names the member of the original entry that held the URL.
+pub(crate) const ENTRY_URL: &str = "--entry-url";
+
 /// The flag for an entry whose credential goes to another machine unencrypted. It has no value.
 pub(crate) const ALLOW_HTTP: &str = "--allow-http";
 
 /// The other flags that `wrap` writes. Each has a value.
-const OURS: [&str; 7] = ["--name", "--transport", "--url-env", "--header", "--header-env", POLICY, WITHOUT];
+const OURS: [&str; 8] = ["--name", "--transport", "--url-env", "--header", "--header-env", POLICY, WITHOUT, ENTRY_URL];
 
 /// The flags of the login of a replaced bridge. Each has a value.
 const LOGIN: [&str; 7] = [
@@ -116,9 +121,17 @@ impl WrapArguments {
             flag if LOGIN.contains(&flag) => self.login.push(shown_words([flag, value.as_str()])),
             POLICY => self.policies.push(value),
             WITHOUT => self.without.push(value),
+            ENTRY_URL => self.url_member = Some(value),
             _ => return None,
         }
         Some(())
+    }
+
+    /// Moves all positions, for arguments that follow others.
+    pub(crate) fn moved_by(mut self, count: usize) -> WrapArguments {
+        self.command = self.command.map(|at| at + count);
+        self.url = self.url.map(|at| at + count);
+        self
     }
 
     pub(crate) fn had_no(&self, member: &str) -> bool {

@@ -2,31 +2,47 @@
 //!
 //! An entry must work for a long time, in any directory and environment, so it names a program by an absolute path that
 //! is permanent: neither in a build directory nor in a temporary one. If the program was found through `PATH`, that
-//! path is taken and not the target of its link, because links outlive versions.
+//! path is taken and not the target of its link, because links outlive versions. A program that a launcher has started
+//! from its cache is named by the launcher ([`launcher`](super::launcher)).
 
 use std::path::{Component, Path, PathBuf};
 
-use super::wrap_entry::is_our_name;
+use mendline::os::directories::Platform;
+
+use super::launcher::{self, Launcher, ProcessFacts};
+use super::program::{Program, is_our_name};
 
 /// The program to write into entries.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Binary {
-    pub(crate) path: String,
+    pub(crate) program: Program,
     /// The reason why an entry must not name it, and the next step. It is set only for a dry run.
     pub(crate) warning: Option<String>,
+    /// The launcher that runs it.
+    pub(crate) launcher: Option<Launcher>,
+    /// The command by which a person runs it.
+    pub(crate) line: String,
 }
 
 /// Returns the program to write into entries. A program that is not permanent is an error, unless nothing is written.
 pub(crate) fn choose(option: Option<&Path>, is_dry_run: bool) -> Result<Binary, String> {
+    let running = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+    let launcher = launcher_of(&running).filter(|_| option.is_none());
+    if let Some(launcher) = launcher {
+        let program = launcher.program(env!("CARGO_PKG_VERSION"), Platform::CURRENT);
+        return Ok(Binary { line: program.line(), program, warning: None, launcher: Some(launcher) });
+    }
+    let on_the_path = on_the_path(&running);
+    let line = "mendline".to_owned();
     let (path, warning) = match option {
         Some(path) => (given(path)?, None),
-        None => installed()?,
+        None => installed(on_the_path.unwrap_or(running)),
     };
     if let Some(warning) = warning.as_ref().filter(|_| !is_dry_run) {
         return Err(warning.clone());
     }
     match path.into_os_string().into_string() {
-        Ok(path) => Ok(Binary { path, warning }),
+        Ok(path) => Ok(Binary { program: Program::at(path.into()), warning, launcher: None, line }),
         Err(path) => Err(format!("{path:?} is not valid UTF-8 and cannot be written")),
     }
 }
@@ -48,17 +64,22 @@ fn given(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
+/// Returns the launcher that has started this program.
+fn launcher_of(running: &Path) -> Option<Launcher> {
+    let launcher = std::env::var(launcher::VARIABLE).ok();
+    let uv_cache = std::env::var_os("UV_CACHE_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    Launcher::of(&ProcessFacts { program: running, launcher: launcher.as_deref(), uv_cache })
+}
+
 /// Returns this program, and a warning if its path is not permanent.
-fn installed() -> Result<(PathBuf, Option<String>), String> {
-    let running = std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
-    let path = on_the_path(&running).unwrap_or(running);
+fn installed(path: PathBuf) -> (PathBuf, Option<String>) {
     let warning = temporary_location(&path, &std::env::temp_dir()).map(|why| {
         format!(
-            "{} is {why} and may be removed; clients need a permanent path\n\nInstall it first:\n\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
+            "{} is {why} and may be removed; clients need a permanent path\n\nInstall it first, with one of:\n\n  uv tool install mendline\n  npm install --global mendline\n  cargo install --locked --path crates/mendline-cli\n\nand wrap with the installed one, or name a program with --binary.",
             path.display()
         )
     });
-    Ok((path, warning))
+    (path, warning)
 }
 
 /// Returns the path of this program through `PATH`.
@@ -84,7 +105,7 @@ fn temporary_location(path: &Path, temporary: &Path) -> Option<&'static str> {
         return Some("in a build directory");
     }
     let in_temporary = path.starts_with(temporary) || path.starts_with("/tmp") || path.starts_with("/var/tmp");
-    if in_temporary || folders.contains(&"_npx") {
+    if in_temporary {
         return Some("in a temporary directory");
     }
     None
@@ -101,7 +122,6 @@ mod tests {
             ("/home/me/mendline/target/x86_64-unknown-linux-musl/debug/mendline", Some("build")),
             ("/tmp/x/mendline", Some("temporary")),
             ("/scratch/7/mendline", Some("temporary")),
-            ("/home/me/.npm/_npx/1/node_modules/mendline", Some("temporary")),
             ("/home/me/.cargo/bin/mendline", None),
             ("/home/target/bin/mendline", None),
             ("/opt/release/mendline", None),

@@ -9,11 +9,13 @@ use super::arguments::WrapArguments;
 use super::diff::{DiffStyle, render};
 use super::document::{Document, Syntax};
 use super::plan::{Action, Chosen, Plan};
+use super::program::Program;
 use super::result_lines;
 
 const FILES: u64 = 4_000;
 
-const WRAP: Action<'static> = Action::Wrap { binary: "/usr/local/bin/mendline" };
+const WRAP: Action<'static> = Action::Wrap { program: &PROGRAM };
+static PROGRAM: Program = Program::at(std::borrow::Cow::Borrowed("/usr/local/bin/mendline"));
 
 /// Canaries that look like keys.
 const KEYS: [&str; 8] = [

@@ -1,12 +1,13 @@
 //! The configuration files of clients.
 //!
 //! Each client has a file of the user, and most have one in a project, which is shared. Missing files are listed, too,
-//! for the error message if none is found.
+//! for the error message if none is found. The paths of all systems are data, so that each can be tested on any.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use mendline::os::directories;
+use mendline::os::directories::{self, Platform};
+use mendline_config::nearest;
 
 use super::document::Section;
 
@@ -18,35 +19,79 @@ pub(crate) enum Client {
     Cursor,
     VsCode,
     Codex,
+    GeminiCli,
+    OpenCode,
+    Windsurf,
+    Cline,
+    Roo,
+    Zed,
+    Goose,
+    Continue,
+    Junie,
 }
 
 impl Client {
-    pub(crate) const ALL: [Client; 5] =
-        [Client::ClaudeCode, Client::ClaudeDesktop, Client::Cursor, Client::VsCode, Client::Codex];
+    pub(crate) const ALL: [Client; 14] = [
+        Client::ClaudeCode,
+        Client::ClaudeDesktop,
+        Client::Cursor,
+        Client::VsCode,
+        Client::Codex,
+        Client::GeminiCli,
+        Client::OpenCode,
+        Client::Windsurf,
+        Client::Cline,
+        Client::Roo,
+        Client::Zed,
+        Client::Goose,
+        Client::Continue,
+        Client::Junie,
+    ];
 
     /// Returns the name on the command line.
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Client::ClaudeCode => "claude-code",
-            Client::ClaudeDesktop => "claude-desktop",
-            Client::Cursor => "cursor",
-            Client::VsCode => "vscode",
-            Client::Codex => "codex",
-        }
+        self.names().0
     }
 
     pub(crate) fn title(self) -> &'static str {
+        self.names().1
+    }
+
+    /// Returns the name on the command line, the title, and other names that people use.
+    fn names(self) -> (&'static str, &'static str, &'static [&'static str]) {
         match self {
-            Client::ClaudeCode => "Claude Code",
-            Client::ClaudeDesktop => "Claude Desktop",
-            Client::Cursor => "Cursor",
-            Client::VsCode => "VS Code",
-            Client::Codex => "Codex",
+            Client::ClaudeCode => ("claude-code", "Claude Code", &["claude"]),
+            Client::ClaudeDesktop => ("claude-desktop", "Claude Desktop", &[]),
+            Client::Cursor => ("cursor", "Cursor", &[]),
+            Client::VsCode => ("vscode", "VS Code", &["vs-code", "code", "copilot"]),
+            Client::Codex => ("codex", "Codex", &[]),
+            Client::GeminiCli => ("gemini", "Gemini CLI", &["gemini-cli"]),
+            Client::OpenCode => ("opencode", "opencode", &["open-code"]),
+            Client::Windsurf => ("windsurf", "Windsurf", &["codeium"]),
+            Client::Cline => ("cline", "Cline", &[]),
+            Client::Roo => ("roo", "Roo Code", &["roo-code", "roo-cline"]),
+            Client::Zed => ("zed", "Zed", &[]),
+            Client::Goose => ("goose", "Goose", &[]),
+            Client::Continue => ("continue", "Continue", &[]),
+            Client::Junie => ("junie", "JetBrains Junie", &["jetbrains", "intellij"]),
         }
     }
 
-    pub(crate) fn from_word(word: &str) -> Option<Client> {
-        Client::ALL.into_iter().find(|client| client.word() == word)
+    /// Returns the client of this name. An error names the nearest one, and all.
+    pub(crate) fn named(word: &str) -> Result<Client, String> {
+        let wanted = word.to_lowercase().replace([' ', '_'], "-");
+        let is_meant = |client: &Client| {
+            let (name, _, others) = client.names();
+            name == wanted || others.contains(&wanted.as_str())
+        };
+        Client::ALL.into_iter().find(is_meant).ok_or_else(|| {
+            let known = Client::ALL.map(Client::word);
+            let others = Client::ALL.iter().flat_map(|client| client.names().2.iter().copied());
+            let meant = nearest(&wanted, known.into_iter().chain(others));
+            let meant = meant.and_then(|near| Client::named(near).ok()).map(Client::word);
+            let hint = meant.map(|near| format!("did you mean {near:?}? ")).unwrap_or_default();
+            format!("no client is called {word:?}; {hint}known are {}; any other file: --file FILE", known.join(", "))
+        })
     }
 }
 
@@ -82,13 +127,24 @@ pub(crate) struct ConfigLocation {
 
 /// The directories that determine where files are.
 pub(crate) struct ClientDirectories {
+    pub(crate) platform: Platform,
     pub(crate) home: PathBuf,
-    /// The directory in which programs keep their settings.
+    /// The directory in which desktop programs keep their settings.
     pub(crate) settings: PathBuf,
+    /// The directory in which programs with XDG directories keep their settings, on every system.
+    pub(crate) xdg_settings: PathBuf,
     pub(crate) here: PathBuf,
     pub(crate) claude: Option<PathBuf>,
     pub(crate) codex: Option<PathBuf>,
+    /// The file that opencode reads besides its usual ones.
+    pub(crate) opencode: Option<PathBuf>,
 }
+
+/// Editors of the family of VS Code, by the name of their directory.
+const EDITORS: [&str; 5] = ["Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf"];
+
+/// Directories of VS Code for work on this machine from another one, below the home directory.
+const EDITOR_SERVERS: [&str; 3] = [".vscode-server", ".vscode-server-insiders", ".cursor-server"];
 
 impl ClientDirectories {
     /// Reads the environment of this process.
@@ -97,10 +153,27 @@ impl ClientDirectories {
             |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
         let home = variable(directories::HOME)
             .ok_or("there is no home directory: HOME is not set; name a file with --file")?;
-        let settings = directories::settings(&home, variable);
         let here = std::env::current_dir().map_err(|error| format!("there is no working directory: {error}"))?;
-        let (claude, codex) = (variable("CLAUDE_CONFIG_DIR"), variable("CODEX_HOME"));
-        Ok(ClientDirectories { home, settings, here, claude, codex })
+        Ok(ClientDirectories::new(Platform::CURRENT, &home, here, variable))
+    }
+
+    /// Returns the directories of a user with this home directory and these variables.
+    pub(crate) fn new(
+        platform: Platform,
+        home: &Path,
+        here: PathBuf,
+        variable: impl Fn(&str) -> Option<PathBuf>,
+    ) -> ClientDirectories {
+        ClientDirectories {
+            platform,
+            home: home.to_owned(),
+            settings: platform.settings(home, &variable),
+            xdg_settings: directories::xdg_settings(home, &variable),
+            here,
+            claude: variable("CLAUDE_CONFIG_DIR"),
+            codex: variable("CODEX_HOME"),
+            opencode: variable("OPENCODE_CONFIG"),
+        }
     }
 
     /// Returns the directory that files of a scope belong to.
@@ -113,37 +186,9 @@ impl ClientDirectories {
 
     /// Returns every location of every client, existing or not.
     pub(crate) fn locations(&self) -> Vec<ConfigLocation> {
-        let ClientDirectories { home, settings, here, .. } = self;
-        let claude = self.claude.as_ref().unwrap_or(home).join(".claude.json");
-        let codex = self.codex.clone().unwrap_or_else(|| home.join(".codex")).join("config.toml");
-        let local = ["projects", &here.to_string_lossy(), "mcpServers"].map(str::to_owned).to_vec();
-        let location = |client, scope, path: PathBuf, section: &str| ConfigLocation {
-            client,
-            scope,
-            path,
-            section: vec![section.to_owned()],
-        };
-        let mut locations = vec![
-            location(Client::ClaudeCode, Scope::User, claude.clone(), "mcpServers"),
-            ConfigLocation { client: Client::ClaudeCode, scope: Scope::Local, path: claude, section: local },
-            location(Client::ClaudeCode, Scope::Project, here.join(".mcp.json"), "mcpServers"),
-            location(
-                Client::ClaudeDesktop,
-                Scope::User,
-                settings.join("Claude/claude_desktop_config.json"),
-                "mcpServers",
-            ),
-            location(Client::Cursor, Scope::User, home.join(".cursor/mcp.json"), "mcpServers"),
-            location(Client::Cursor, Scope::Project, here.join(".cursor/mcp.json"), "mcpServers"),
-        ];
-        locations
-            .extend(self.vscode_files().into_iter().map(|path| location(Client::VsCode, Scope::User, path, "servers")));
-        locations.push(location(Client::VsCode, Scope::Project, here.join(".vscode/mcp.json"), "servers"));
-        locations.push(location(Client::Codex, Scope::User, codex, "mcp_servers"));
-        locations.push(location(Client::Codex, Scope::Project, here.join(".codex/config.toml"), "mcp_servers"));
         // In the home directory, a project's file and the user's file may be the same.
         let mut seen: Vec<ConfigLocation> = Vec::new();
-        for location in locations {
+        for location in Client::ALL.into_iter().flat_map(|client| self.locations_of(client)) {
             if !seen.iter().any(|other| other.path == location.path && other.section == location.section) {
                 seen.push(location);
             }
@@ -151,88 +196,163 @@ impl ClientDirectories {
         seen
     }
 
+    /// Returns every location of a client, existing or not. The first one of a scope is its usual one.
+    pub(crate) fn locations_of(&self, client: Client) -> Vec<ConfigLocation> {
+        let sections = self.sections(client);
+        let files = self.files(client);
+        let mut locations = Vec::new();
+        for (scope, path) in files {
+            // The file of Claude Code has a section for each project besides that of the user.
+            let local = (client == Client::ClaudeCode && scope == Scope::User).then(|| {
+                (Scope::Local, ["projects", &self.here.to_string_lossy(), "mcpServers"].map(str::to_owned).to_vec())
+            });
+            let all = sections.iter().map(|section| (scope, section.clone())).chain(local);
+            locations.extend(all.map(|(scope, section)| ConfigLocation { client, scope, path: path.clone(), section }));
+        }
+        locations
+    }
+
+    /// Returns the sections in which a client has its servers; the first is the usual one.
+    fn sections(&self, client: Client) -> Vec<Section> {
+        let paths: &[&[&str]] = match client {
+            Client::VsCode => &[&["servers"]],
+            Client::Codex => &[&["mcp_servers"]],
+            Client::OpenCode => &[&["mcp"], &["mcp", "servers"]],
+            Client::Zed => &[&["context_servers"]],
+            Client::Goose => &[&["extensions"]],
+            _ => &[&["mcpServers"]],
+        };
+        paths.iter().map(|path| path.iter().map(|key| (*key).to_owned()).collect()).collect()
+    }
+
+    /// Returns the files of a client.
+    fn files(&self, client: Client) -> Vec<(Scope, PathBuf)> {
+        let ClientDirectories { home, settings, xdg_settings, here, platform, .. } = self;
+        let is_windows = *platform == Platform::Windows;
+        let (mut user, project): (Vec<PathBuf>, Vec<PathBuf>) = match client {
+            Client::ClaudeCode => {
+                (vec![self.claude.as_ref().unwrap_or(home).join(".claude.json")], vec![here.join(".mcp.json")])
+            }
+            Client::ClaudeDesktop => (vec![settings.join("Claude/claude_desktop_config.json")], Vec::new()),
+            Client::Cursor => (vec![home.join(".cursor/mcp.json")], vec![here.join(".cursor/mcp.json")]),
+            Client::VsCode => (self.vscode_files(), vec![here.join(".vscode/mcp.json")]),
+            Client::Codex => {
+                let folder = self.codex.clone().unwrap_or_else(|| home.join(".codex"));
+                (vec![folder.join("config.toml")], vec![here.join(".codex/config.toml")])
+            }
+            Client::GeminiCli => (vec![home.join(".gemini/settings.json")], vec![here.join(".gemini/settings.json")]),
+            Client::OpenCode => (
+                either(&xdg_settings.join("opencode"), &["opencode.json", "opencode.jsonc", "config.json"]),
+                [either(here, OPENCODE), existing(&here.join(".opencode"), OPENCODE)].concat(),
+            ),
+            Client::Windsurf => {
+                (either(&home.join(".codeium"), &["windsurf/mcp_config.json", "mcp_config.json"]), Vec::new())
+            }
+            Client::Cline => (self.cline_files(), Vec::new()),
+            Client::Roo => (
+                self.extension_files(
+                    "rooveterinaryinc.roo-cline",
+                    &["settings/mcp_settings.json", "settings/cline_mcp_settings.json"],
+                ),
+                vec![here.join(".roo/mcp.json")],
+            ),
+            Client::Zed => {
+                let folder = if is_windows { settings.join("Zed") } else { xdg_settings.join("zed") };
+                (vec![folder.join("settings.json")], vec![here.join(".zed/settings.json")])
+            }
+            Client::Goose => {
+                let windows = settings.join("Block/goose/config/config.yaml");
+                (vec![if is_windows { windows } else { xdg_settings.join("goose/config.yaml") }], Vec::new())
+            }
+            Client::Continue => (continue_files(home), blocks(&here.join(".continue/mcpServers"))),
+            Client::Junie => (vec![home.join(".junie/mcp/mcp.json")], vec![here.join(".junie/mcp/mcp.json")]),
+        };
+        if client == Client::OpenCode {
+            user.extend(self.opencode.clone().filter(|file| file.is_absolute()));
+        }
+        let scoped = |scope: Scope, files: Vec<PathBuf>| files.into_iter().map(move |file| (scope, file));
+        scoped(Scope::User, user).chain(scoped(Scope::Project, project)).collect()
+    }
+
     /// Returns the file of VS Code, those of its profiles, and those of its variants if they exist.
     fn vscode_files(&self) -> Vec<PathBuf> {
         let mut files = vec![self.settings.join("Code/User/mcp.json")];
-        for sibling in ["Code - Insiders", "VSCodium"] {
-            files.extend(Some(self.settings.join(sibling).join("User/mcp.json")).filter(|path| path.exists()));
+        for editor in &EDITORS[..3] {
+            let user = self.settings.join(editor).join("User");
+            files.extend(existing(&user, &["mcp.json"]));
+            files.extend(profiles(&user.join("profiles")));
         }
-        files.extend(profiles(&self.settings.join("Code/User/profiles")));
+        for server in &EDITOR_SERVERS[..2] {
+            files.extend(existing(&self.home.join(server).join("data/User"), &["mcp.json"]));
+        }
+        files
+    }
+
+    fn cline_files(&self) -> Vec<PathBuf> {
+        let mut files = self.extension_files("saoudrizwan.claude-dev", &["settings/cline_mcp_settings.json"]);
+        files.extend(existing(&self.home.join(".cline/data"), &["settings/cline_mcp_settings.json"]));
+        files
+    }
+
+    /// Returns the files of an extension of VS Code, in every editor that has it.
+    fn extension_files(&self, extension: &str, names: &[&str]) -> Vec<PathBuf> {
+        let storage = |editor: &str| self.settings.join(editor).join("User/globalStorage").join(extension);
+        let mut files = vec![storage("Code").join(names[0])];
+        for editor in EDITORS {
+            files.extend(existing(&storage(editor), names));
+        }
+        for server in EDITOR_SERVERS {
+            files.extend(existing(&self.home.join(server).join("data/User/globalStorage").join(extension), names));
+        }
         files
     }
 }
 
-/// Maximum number of profiles.
-const MOST_PROFILES: usize = 100;
+const OPENCODE: &[&str] = &["opencode.json", "opencode.jsonc"];
+
+/// Returns the files of Continue: its own, the older form of it, and the blocks beside it.
+fn continue_files(home: &Path) -> Vec<PathBuf> {
+    let folder = home.join(".continue");
+    let mut files = vec![folder.join("config.yaml")];
+    files.extend(existing(&folder, &["config.yml", "config.json"]));
+    files.extend(blocks(&folder.join("mcpServers")));
+    files
+}
+
+/// Returns the first of these files, and the others if they exist.
+fn either(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
+    let mut files = existing(folder, names);
+    if files.is_empty() {
+        files.push(folder.join(names[0]));
+    }
+    files
+}
+
+/// Returns those of these files that exist.
+fn existing(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
+    names.iter().map(|name| folder.join(name)).filter(|path| path.symlink_metadata().is_ok()).collect()
+}
+
+/// Maximum number of files in a folder.
+const MOST_FILES: usize = 100;
 
 fn profiles(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MOST_PROFILES);
-    let files = entries.filter_map(|entry| Some(entry.ok()?.path().join("mcp.json")));
-    let mut files: Vec<PathBuf> = files.filter(|path| path.exists()).collect();
+    sorted(folder, |path| Some(path.join("mcp.json")).filter(|path| path.exists()))
+}
+
+/// Returns the files of a folder in which each file has servers.
+fn blocks(folder: &Path) -> Vec<PathBuf> {
+    let is_block = |path: &PathBuf| path.extension().is_some_and(|it| it == "yaml" || it == "yml" || it == "json");
+    sorted(folder, |path| Some(path).filter(is_block))
+}
+
+fn sorted(folder: &Path, file: impl Fn(PathBuf) -> Option<PathBuf>) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(MOST_FILES);
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| file(entry.ok()?.path())).collect();
     files.sort();
     files
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn directories(home: &Path) -> ClientDirectories {
-        let here = home.join("garden");
-        ClientDirectories { home: home.to_owned(), settings: home.join(".config"), here, claude: None, codex: None }
-    }
-
-    #[test]
-    fn every_client_has_its_locations() {
-        let locations = directories(Path::new("/home/me")).locations();
-        let told: Vec<String> = locations
-            .iter()
-            .map(|location| {
-                format!(
-                    "{} {} {} {:?}",
-                    location.client.word(),
-                    location.scope.word(),
-                    location.path.display(),
-                    location.section
-                )
-            })
-            .collect();
-        assert_eq!(
-            told,
-            [
-                "claude-code user /home/me/.claude.json [\"mcpServers\"]",
-                "claude-code local /home/me/.claude.json [\"projects\", \"/home/me/garden\", \"mcpServers\"]",
-                "claude-code project /home/me/garden/.mcp.json [\"mcpServers\"]",
-                "claude-desktop user /home/me/.config/Claude/claude_desktop_config.json [\"mcpServers\"]",
-                "cursor user /home/me/.cursor/mcp.json [\"mcpServers\"]",
-                "cursor project /home/me/garden/.cursor/mcp.json [\"mcpServers\"]",
-                "vscode user /home/me/.config/Code/User/mcp.json [\"servers\"]",
-                "vscode project /home/me/garden/.vscode/mcp.json [\"servers\"]",
-                "codex user /home/me/.codex/config.toml [\"mcp_servers\"]",
-                "codex project /home/me/garden/.codex/config.toml [\"mcp_servers\"]",
-            ]
-        );
-    }
-
-    #[test]
-    fn directories_from_the_environment_are_used() {
-        let mut moved = directories(Path::new("/home/me"));
-        moved.claude = Some("/c".into());
-        moved.codex = Some("/x".into());
-        let paths: Vec<PathBuf> = moved.locations().into_iter().map(|location| location.path).collect();
-        assert!(paths.contains(&"/c/.claude.json".into()) && paths.contains(&"/x/config.toml".into()), "{paths:?}");
-    }
-
-    #[test]
-    fn editor_profiles_are_found_and_locations_are_unique() {
-        let home = tempfile::tempdir().unwrap();
-        let profile = home.path().join(".config/Code/User/profiles/-1a/mcp.json");
-        std::fs::create_dir_all(profile.parent().unwrap()).unwrap();
-        std::fs::write(&profile, "{}").unwrap();
-        let mut at_home = directories(home.path());
-        at_home.here = home.path().to_owned();
-        let locations = at_home.locations();
-        assert!(locations.iter().any(|location| location.path == profile));
-        assert_eq!(locations.iter().filter(|location| location.path.ends_with(".cursor/mcp.json")).count(), 1);
-    }
-}
+#[path = "clients_tests.rs"]
+mod tests;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use super::tree::{Member, Table};
-use super::{json, toml};
+use super::dialect::Dialect;
+use super::tree::{Member, Node, Range, Shape, Table, Value};
+use super::{json, toml, yaml};
 
 const BOM: &str = "\u{feff}";
 
@@ -13,6 +14,7 @@ const BOM: &str = "\u{feff}";
 pub(crate) enum Syntax {
     Json,
     Toml,
+    Yaml,
 }
 
 /// A parse error, and its line.
@@ -35,6 +37,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) syntax: Syntax,
     pub(crate) name: &'a str,
     pub(crate) table: &'a Table,
+    pub(crate) dialect: &'static Dialect,
     /// True for VS Code, whose `http` falls back to legacy SSE.
     pub(crate) http_falls_back: bool,
     /// The policies that the file has for all servers.
@@ -58,7 +61,10 @@ impl<'a> Document<'a> {
         let root = match syntax {
             Syntax::Json => json::parse(&text[start..], start)?,
             Syntax::Toml => toml::parse(&text[start..], start)?,
+            Syntax::Yaml => yaml::parse(&text[start..], start)?,
         };
+        let mut root = root;
+        name_list(&mut root).map_err(|(at, words)| ParseError::at(text, at, words))?;
         Ok(Document { text, syntax, root })
     }
 
@@ -68,19 +74,54 @@ impl<'a> Document<'a> {
         found.map_or(&[], |table| &table.members)
     }
 
+    /// Returns whether the file has a section, empty or not.
+    pub(crate) fn has(&self, section: &Section) -> bool {
+        section.iter().try_fold(&self.root, |table, key| table.table(key)).is_some()
+    }
+
+    /// Returns whether a member of a section is a server. Other members are not of interest to this program.
+    pub(crate) fn is_server(&self, section: &Section, member: &Member) -> bool {
+        match section.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            // opencode has settings beside its servers, and later versions have a table of servers there.
+            ["mcp"] => member.key != "servers" && member.table().is_some(),
+            // Most extensions of Goose are a part of it.
+            ["extensions"] => {
+                let kind = member.table().map(|table| table.get("type").and_then(Member::text));
+                matches!(kind, None | Some(Some("stdio" | "sse" | "streamable_http")))
+            }
+            _ => true,
+        }
+    }
+
     /// Returns a member as an entry, if it is a table.
     pub(crate) fn entry(&'a self, section: &Section, server: &'a Member) -> Option<Entry<'a>> {
         let http_falls_back = section.last().is_some_and(|key| key == "servers");
-        let table = server.table()?;
+        let (dialect, table) = Dialect::of(self.syntax, section, server.table()?);
         // Mendline reads no defaults in TOML, and none for the servers of single projects.
-        let has_defaults = self.syntax == Syntax::Json && section.first().is_none_or(|key| key != "projects");
+        let has_defaults = self.syntax != Syntax::Toml && section.first().is_none_or(|key| key != "projects");
         let defaults = self.root.table("mendline").and_then(|ours| ours.table("defaults")).filter(|_| has_defaults);
-        Some(Entry { text: self.text, syntax: self.syntax, name: &server.key, table, http_falls_back, defaults })
+        Some(Entry {
+            text: self.text,
+            syntax: self.syntax,
+            name: &server.key,
+            table,
+            dialect,
+            http_falls_back,
+            defaults,
+        })
     }
 
     /// Returns all sections of the file, wherever clients have theirs.
     pub(crate) fn sections(&self) -> Vec<Section> {
-        let plain = [&["mcpServers"][..], &["servers"], &["mcp", "servers"], &["mcp_servers"]];
+        let plain = [
+            &["mcpServers"][..],
+            &["servers"],
+            &["mcp", "servers"],
+            &["mcp_servers"],
+            &["context_servers"],
+            &["mcp"],
+            &["extensions"],
+        ];
         let mut sections: Vec<Section> =
             plain.iter().map(|path| path.iter().map(|key| (*key).to_owned()).collect()).collect();
         if let Some(projects) = self.root.table("projects") {
@@ -91,15 +132,51 @@ impl<'a> Document<'a> {
                     .map(|project| vec!["projects".to_owned(), project.key.clone(), "mcpServers".to_owned()]),
             );
         }
-        sections.retain(|section| !self.servers(section).is_empty());
+        sections.retain(|section| self.servers(section).iter().any(|server| self.is_server(section, server)));
         sections
     }
 }
 
+/// Names the items of a list of servers, as Continue has it, by their `name`.
+fn name_list(root: &mut Table) -> Result<(), (usize, String)> {
+    let Some(member) = root.members.iter_mut().find(|member| member.key == "mcpServers") else { return Ok(()) };
+    let Value::List(items) = &mut member.value.value else { return Ok(()) };
+    let mut members: Vec<Member> = Vec::new();
+    for item in std::mem::take(items) {
+        let name = |node: &Node| match &node.value {
+            Value::Table(table) => {
+                table.get("name").and_then(|name| Some((name.text()?.to_owned(), name.value.range.clone())))
+            }
+            _ => None,
+        };
+        // An item without a name, such as a reference to a published block, is not a server of this file.
+        let Some((key, key_range)): Option<(String, Range)> = name(&item) else { continue };
+        if members.iter().any(|other| other.key == key) {
+            return Err((key_range.start, format!("the name {key:?} is there twice")));
+        }
+        members.push(Member { key, key_range, value: item });
+    }
+    member.value.value = Value::Table(Table { members, shape: Shape::Items });
+    Ok(())
+}
+
 impl Syntax {
+    /// Returns the name of the syntax.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Syntax::Json => "JSON",
+            Syntax::Toml => "TOML",
+            Syntax::Yaml => "YAML",
+        }
+    }
+
     pub(crate) fn of(path: &Path) -> Syntax {
-        let toml = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
-        if toml { Syntax::Toml } else { Syntax::Json }
+        let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+        match extension.to_str() {
+            Some("toml") => Syntax::Toml,
+            Some("yaml" | "yml") => Syntax::Yaml,
+            _ => Syntax::Json,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Edits of a text: ranges that are replaced, and formatting of inserted text like the text around it.
 
+use super::dialect::CommandForm;
 use super::document::{Entry, Syntax};
-use super::tree::{Member, Range, Shape, Table};
+use super::tree::{Member, Node, Range, Shape, Table};
 
 /// A range of a text, and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +46,17 @@ impl Syntax {
         let quoted = serde_json::Value::from(text).to_string();
         match self {
             Syntax::Json => quoted,
-            // The only character that JSON allows unescaped and TOML does not.
-            Syntax::Toml => quoted.replace('\u{7f}', "\\u007f"),
+            // The only character that JSON allows unescaped and the others do not.
+            Syntax::Toml | Syntax::Yaml => quoted.replace('\u{7f}', "\\u007f"),
+        }
+    }
+
+    /// Formats a word in the notation of an existing one.
+    pub(crate) fn word_like(self, word: &str, old: &str) -> String {
+        match (self, old.chars().next()) {
+            (Syntax::Yaml, Some('\'')) => format!("'{word}'"),
+            (Syntax::Yaml, Some(first)) if first != '"' => word.to_owned(),
+            _ => self.quoted(word),
         }
     }
 
@@ -64,7 +74,7 @@ impl Syntax {
     fn key(self, key: &str) -> String {
         match self {
             Syntax::Json => self.quoted(key),
-            Syntax::Toml => self.key_like(key, "a"),
+            Syntax::Toml | Syntax::Yaml => self.key_like(key, "a"),
         }
     }
 
@@ -75,6 +85,95 @@ impl Syntax {
 }
 
 impl Entry<'_> {
+    /// Returns the command.
+    pub(crate) fn command(&self) -> Option<&Member> {
+        self.table.get(self.dialect.command)
+    }
+
+    /// Returns the arguments, if they have a member of their own.
+    pub(crate) fn args(&self) -> Option<&Member> {
+        self.table.get("args").filter(|_| self.dialect.form == CommandForm::ProgramAndArgs)
+    }
+
+    pub(crate) fn environment(&self) -> Option<&Member> {
+        self.table.get(self.dialect.environment)
+    }
+
+    pub(crate) fn headers(&self) -> Option<&Member> {
+        self.table.get(self.dialect.headers)
+    }
+
+    /// Returns the members that hold a URL.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &Member> {
+        self.dialect.urls.iter().filter_map(|key| self.table.get(key))
+    }
+
+    /// Returns the type. Older files of Cline have another name for it.
+    pub(crate) fn kind(&self) -> Option<&Member> {
+        self.table.get("type").or_else(|| self.table.get("transportType"))
+    }
+
+    /// Returns the arguments of the command, each with its range.
+    pub(crate) fn arguments(&self) -> Option<&[Node]> {
+        match self.dialect.form {
+            CommandForm::ProgramAndArgs => self.args()?.items(),
+            CommandForm::OneList => self.command()?.items()?.get(1..),
+        }
+    }
+
+    /// Returns the command line: the program and its arguments.
+    pub(crate) fn words(&self) -> Option<Vec<&str>> {
+        match self.dialect.form {
+            CommandForm::ProgramAndArgs => {
+                let arguments = self.args().map_or(Some(Vec::new()), Member::texts)?;
+                Some(std::iter::once(self.command()?.text()?).chain(arguments).collect())
+            }
+            CommandForm::OneList => self.command()?.texts().filter(|words| !words.is_empty()),
+        }
+    }
+
+    /// Formats items like those of an existing list, and a separator at the end if more items follow.
+    pub(crate) fn items_like(&self, list: &Member, items: &[String], more_follow: bool) -> String {
+        let first = list.items().and_then(<[Node]>::first).map(|first| first.range.start);
+        let gap = match first {
+            Some(first) if self.is_block(&list.value) => self.dash_gap(first),
+            _ => ", ".to_owned(),
+        };
+        let end = match first {
+            Some(_) if !more_follow => String::new(),
+            Some(_) if self.is_block(&list.value) => gap.clone(),
+            Some(first) => self.item_gap(first),
+            None => String::new(),
+        };
+        items.join(&gap) + &end
+    }
+
+    /// Formats a list that takes the place of an existing one.
+    pub(crate) fn list_like(&self, list: &Member, items: &[String]) -> String {
+        if self.is_block(&list.value) {
+            return format!("- {}", self.items_like(list, items, false));
+        }
+        Syntax::list(items)
+    }
+
+    /// Returns whether a list has its items on lines with a dash.
+    fn is_block(&self, node: &Node) -> bool {
+        self.syntax == Syntax::Yaml && self.text[node.range.clone()].starts_with('-')
+    }
+
+    /// Returns the separator before an item with a dash, judged by the item at `start`.
+    fn dash_gap(&self, start: usize) -> String {
+        let before = &self.text[..start];
+        let line = before.rfind('\n').map_or(before, |at| &before[at + 1..]);
+        let (indentation, dash) = line.split_at(line.rfind('-').unwrap_or(line.len()));
+        format!("{}{}{dash}", self.line_end(), as_blank(indentation))
+    }
+
+    /// Returns the end of a line of this file.
+    fn line_end(&self) -> &'static str {
+        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
+    }
+
     /// Returns the text of a range.
     pub(crate) fn raw(&self, range: &Range) -> &str {
         &self.text[range.clone()]
@@ -108,7 +207,7 @@ impl Entry<'_> {
             (None, Shape::Braces) => {
                 (owner.value.range.start + 1, ", ".to_owned(), self.default_assignment(), String::new())
             }
-            (None, Shape::Lines) => return None,
+            (None, Shape::Lines | Shape::Items) => return None,
         };
         Some(Edit::insert(at, self.joined(members, &gap, &assignment) + &end))
     }
@@ -143,8 +242,14 @@ impl Entry<'_> {
     fn gap(&self, shape: Shape, member: &Member) -> String {
         let (blank, line) = self.blank_before(member.key_range.start);
         match (shape, line) {
-            (Shape::Lines, Some(line)) => line.to_owned(),
-            (Shape::Lines, None) => "\n".to_owned(),
+            (Shape::Lines | Shape::Items, _) if self.syntax == Syntax::Yaml => {
+                let before = &self.text[..member.key_range.start];
+                let line = before.rfind('\n').map_or(before, |at| &before[at + 1..]);
+                // In the first line of an item, the key follows a dash.
+                format!("{}{}", self.line_end(), as_blank(line.trim_start_matches('\u{feff}')))
+            }
+            (Shape::Lines | Shape::Items, Some(line)) => line.to_owned(),
+            (Shape::Lines | Shape::Items, None) => "\n".to_owned(),
             (Shape::Braces, Some(line)) => format!(",{line}"),
             (Shape::Braces, None) if blank.is_empty() && !self.assignment(member).contains(' ') => ",".to_owned(),
             (Shape::Braces, None) => ", ".to_owned(),
@@ -160,7 +265,7 @@ impl Entry<'_> {
 
     fn default_assignment(&self) -> String {
         match self.syntax {
-            Syntax::Json => ": ".to_owned(),
+            Syntax::Json | Syntax::Yaml => ": ".to_owned(),
             Syntax::Toml => " = ".to_owned(),
         }
     }
@@ -192,6 +297,11 @@ impl Entry<'_> {
         let blank = rest.len() - rest.trim_start().len();
         if rest[blank..].starts_with(',') { end + blank + 1 } else { end }
     }
+}
+
+/// Returns blanks of the same width as this part of a line.
+fn as_blank(line: &str) -> String {
+    line.chars().map(|sign| if sign == '\t' { '\t' } else { ' ' }).collect()
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use super::document::{Document, PARSED, Section, Syntax};
 use super::edit::apply;
 use super::plan::{Action, Chosen, EntryResult, Plan, Server};
+use super::program::Program;
 
-const WRAP: Action<'static> = Action::Wrap { binary: "/bin/mendline" };
+const WRAP: Action<'static> = Action::Wrap { program: &PROGRAM };
+static PROGRAM: Program = Program::at(std::borrow::Cow::Borrowed("/bin/mendline"));
 
 fn plan(text: &str, action: Action<'_>, named: bool) -> Plan {
     let syntax = if text.trim_start().starts_with('{') { Syntax::Json } else { Syntax::Toml };

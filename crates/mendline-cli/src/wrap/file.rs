@@ -9,6 +9,7 @@
 //! removed since. The number of backups is limited: an existing one with the same content is reused, and none is ever
 //! overwritten. `unwrap` lists them, and `unwrap --clean` deletes them.
 
+use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,31 @@ pub(crate) struct Source {
     /// The path with links resolved.
     pub(crate) real: PathBuf,
     pub(crate) text: String,
+}
+
+/// The reason why a file was not replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NotWritten {
+    /// Another program has changed it since it was read.
+    Changed,
+    Other(String),
+}
+
+impl From<String> for NotWritten {
+    fn from(reason: String) -> NotWritten {
+        NotWritten::Other(reason)
+    }
+}
+
+impl fmt::Display for NotWritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotWritten::Changed => {
+                f.write_str("another program has changed it meanwhile; nothing was written, try again")
+            }
+            NotWritten::Other(reason) => f.write_str(reason),
+        }
+    }
 }
 
 /// Reads a file; `None` if there is none.
@@ -55,10 +81,10 @@ pub(crate) fn read(path: &Path) -> Result<Option<Source>, String> {
 
 impl Source {
     /// Replaces the content of the file, and returns the path of the backup.
-    pub(crate) fn replace(&self, text: &str) -> Result<PathBuf, String> {
+    pub(crate) fn replace(&self, text: &str) -> Result<PathBuf, NotWritten> {
         let about = self.real.metadata().map_err(|error| with_cause("it cannot be looked at", &error))?;
         if about.permissions().readonly() {
-            return Err("it is read-only".to_owned());
+            return Err("it is read-only".to_owned().into());
         }
         let fresh = Fresh::write(&self.real, text, &about)?;
         for backup in backups(&self.real) {
@@ -70,7 +96,7 @@ impl Source {
             if is_new {
                 let _ = fs::remove_file(&backup);
             }
-            return Err("another program has changed it meanwhile; nothing was written, try again".to_owned());
+            return Err(NotWritten::Changed);
         }
         fresh.take_the_place_of(&self.real)?;
         Ok(backup)
@@ -99,6 +125,20 @@ impl Source {
         }
         Err(format!("there are {MOST_BACKUPS} backups beside it already (*.mendline-backup-*); remove some"))
     }
+}
+
+/// Creates a file. An existing one is not changed.
+#[allow(dead_code, reason = "`add --client` does not write entries of other forms yet")]
+pub(crate) fn create(path: &Path, text: &str) -> Result<(), String> {
+    let mut file = File::create_new(path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => "another program has made it meanwhile; try again".to_owned(),
+        _ => with_cause("it cannot be made", &error),
+    })?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    written.map_err(|error| {
+        let _ = fs::remove_file(path);
+        with_cause("it cannot be written", &error)
+    })
 }
 
 /// A new file beside the old one, before the rename.
@@ -239,7 +279,8 @@ mod tests {
             source(&path).replace(&round.to_string()).unwrap();
         }
         let full = names(folder.path());
-        let at_the_limit = (9..20).find_map(|round: i32| source(&path).replace(&round.to_string()).err()).unwrap();
+        let at_the_limit =
+            (9..20).find_map(|round: i32| source(&path).replace(&round.to_string()).err()).unwrap().to_string();
         assert!(at_the_limit.contains("9 backups"), "{at_the_limit}");
         assert!(names(folder.path()).len() <= 10 && full.len() <= 10);
         assert_eq!(fs::read_to_string(folder.path().join("a.mendline-backup-1")).unwrap(), "0");
@@ -264,7 +305,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         let source = source(&path);
         fs::write(&path, "theirs").unwrap();
-        assert!(source.replace("ours").unwrap_err().contains("another program"));
+        assert_eq!(source.replace("ours"), Err(NotWritten::Changed));
         assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(folder.path()).len()), ("theirs", 1));
     }
 
@@ -286,7 +327,7 @@ mod tests {
         assert!(read(Path::new("/dev/null")).err().unwrap().contains("ordinary"));
         fs::write(at("fixed"), "old").unwrap();
         fs::set_permissions(at("fixed"), fs::Permissions::from_mode(0o444)).unwrap();
-        assert!(source(&at("fixed")).replace("new").unwrap_err().contains("read-only"));
+        assert!(source(&at("fixed")).replace("new").unwrap_err().to_string().contains("read-only"));
         assert_eq!(fs::read_to_string(at("fixed")).unwrap(), "old");
     }
 }

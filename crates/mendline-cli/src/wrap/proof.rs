@@ -163,19 +163,17 @@ impl<'a> Prover<'a> {
 
     /// Checks a changed entry, and returns the edits that restore it if it is wrapped.
     fn restoring_edits(&self, entry: &Entry<'_>, change: &Change) -> Result<Vec<Edit>, &'static str> {
-        let command = entry.table.get("command").and_then(|member| member.text());
-        let Action::Wrap { binary } = self.action else {
-            let known = command.or(entry.table.get("url").and_then(|member| member.text()));
-            return known.map(|_| Vec::new()).ok_or(BROKEN);
+        let line = entry.words();
+        let Action::Wrap { program } = self.action else {
+            let is_known = line.is_some() || entry.urls().any(|url| url.text().is_some());
+            return if is_known { Ok(Vec::new()) } else { Err(BROKEN) };
         };
-        let arguments = entry.table.get("args").and_then(|member| member.texts());
-        let environment = entry.table.table("env");
+        let environment = entry.environment().and_then(|member| member.table());
         let holds = |(name, value): &(String, String)| {
             environment.and_then(|table| table.get(name)?.text()) == Some(value.as_str())
         };
-        let is_meant = command == Some(binary)
-            && arguments.is_some_and(|words| words.iter().eq(change.arguments.iter()))
-            && change.variables.iter().all(holds);
+        let wanted = program.words().chain(change.arguments.iter().map(String::as_str));
+        let is_meant = line.is_some_and(|words| words.into_iter().eq(wanted)) && change.variables.iter().all(holds);
         if !is_meant {
             return Err(BROKEN);
         }

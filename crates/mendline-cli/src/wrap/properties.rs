@@ -13,13 +13,15 @@ use self::json_file::JsonFile;
 use self::toml_file::TomlFile;
 use super::document::{Document, Section, Syntax};
 use super::plan::{Action, Chosen, EntryResult, Plan};
+use super::program::Program;
 use super::tree::{Member, Node, Value};
 
 /// Number of files of each language.
 const FILES: u64 = 10_000;
 
 const BINARY: &str = "/usr/local/bin/mendline";
-const WRAP: Action<'static> = Action::Wrap { binary: BINARY };
+const WRAP: Action<'static> = Action::Wrap { program: &PROGRAM };
+static PROGRAM: Program = Program::at(std::borrow::Cow::Borrowed(BINARY));
 
 /// Counts of the results, to notice a generator that covers too little.
 #[derive(Debug, Default)]

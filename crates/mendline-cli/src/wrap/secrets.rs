@@ -9,6 +9,7 @@
 //! formats of keys.
 
 use super::credential;
+use super::dialect::Dialect;
 use super::document::Document;
 use super::randomness::{is_open_authority, is_open_url, random_parts};
 use super::tree::{Node, Range, Table, Value};
@@ -90,7 +91,7 @@ impl Scanner<'_> {
         for member in &table.members {
             self.leaves.push(member.key_range.clone());
             self.hide(&member.key_range, &member.key, in_text(&member.key));
-            let holds = secret || matches!(member.key.as_str(), "env" | "headers" | "http_headers");
+            let holds = secret || Dialect::holds_secrets(&member.key);
             self.node(&member.value, holds || names_a_secret(&member.key), "");
         }
     }

@@ -39,6 +39,8 @@ pub(crate) enum Shape {
     Braces,
     /// Under a header, each member on its line.
     Lines,
+    /// The items of a list, each with its name in it.
+    Items,
 }
 
 /// A key and its value.

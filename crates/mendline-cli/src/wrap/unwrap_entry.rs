@@ -6,22 +6,22 @@
 
 use super::arguments::WrapArguments;
 use super::bridge::{self, header_of};
+use super::client_login;
+use super::dialect::CommandForm;
 use super::document::{Document, Entry, Syntax};
 use super::edit::{Edit, apply};
 use super::policies::{POLICY, Policies};
 use super::secrets::shown_words;
 use super::tree::Member;
 use super::wrap_entry::{
-    CLIENT_SECRET_VARIABLE, Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, arguments_of, bearer_header, headers_key,
+    CLIENT_SECRET_VARIABLE, Change, REPLACED_ARGS, REPLACED_COMMAND, Verdict, arguments_of, bearer_header,
 };
 
 /// Unwraps an entry.
 pub(crate) fn unwrap(entry: &Entry<'_>) -> Verdict {
-    let (Some(words), Some(command), Some(args)) =
-        (arguments_of(entry), entry.table.get("command"), entry.table.get("args"))
-    else {
-        return Verdict::Already;
-    };
+    let (Some(words), Some(command)) = (arguments_of(entry), entry.command()) else { return Verdict::Already };
+    // A command that is one list has its arguments there.
+    let args = entry.args().unwrap_or(command);
     let unwrapping = Unwrapping { entry, words: &words, command, args };
     let change = match unwrapping.replaced() {
         Some((program, arguments)) => Ok(unwrapping.bring_back(program, arguments)),
@@ -41,8 +41,13 @@ struct Unwrapping<'a> {
 impl<'a> Unwrapping<'a> {
     /// Restores the command behind our arguments.
     fn command(&self) -> Result<Change, String> {
-        let items = self.args.items().unwrap_or_default();
+        let items = self.entry.arguments().unwrap_or_default();
         let at = self.words.command.ok_or(NOT_OURS)?;
+        if self.is_one_list() {
+            let all = self.command.items().unwrap_or_default();
+            let (first, program) = (all.first().ok_or(NOT_OURS)?, items.get(at).ok_or(NOT_OURS)?);
+            return Ok(self.change(vec![Edit::remove(first.range.start..program.range.start)], Vec::new()));
+        }
         let (first, program) = (items.first().ok_or(NOT_OURS)?, items.get(at).ok_or(NOT_OURS)?);
         let mut edits = vec![Edit::replace(self.command.value.range.clone(), self.entry.raw(&program.range))];
         match items.get(at + 1) {
@@ -56,14 +61,14 @@ impl<'a> Unwrapping<'a> {
     /// Restores the URL from the command, and the headers from the environment.
     fn url(&self) -> Result<Change, String> {
         let Unwrapping { entry, words, command, .. } = self;
-        let environment = entry.table.get("env");
+        let environment = entry.environment();
         let url = match (&words.url_variable, words.url) {
             (Some(name), _) => {
                 let member = environment.and_then(|member| member.table()?.get(name));
                 entry.raw(&member.ok_or_else(|| format!("the variable {name} is gone"))?.value.range)
             }
             (None, Some(at)) => {
-                let item = &self.args.items().unwrap_or_default()[at];
+                let item = entry.arguments().and_then(|items| items.get(at)).ok_or(NOT_OURS)?;
                 if !item.text().is_some_and(|url| url.contains("://")) {
                     return Err(NOT_OURS.to_owned());
                 }
@@ -71,10 +76,14 @@ impl<'a> Unwrapping<'a> {
             }
             (None, None) => return Err(NOT_OURS.to_owned()),
         };
-        let mut edits = vec![entry.rename(command, "url"), Edit::replace(command.value.range.clone(), url)];
-        if let Some(kind) = entry.table.get("type").filter(|kind| kind.text() == Some("stdio")) {
-            let was = words.transport.as_deref().filter(|transport| *transport != "auto").unwrap_or("http");
-            edits.push(Edit::replace(kind.value.range.clone(), entry.syntax.quoted(was)));
+        let usual = entry.dialect.urls.first().copied().ok_or(NOT_OURS)?;
+        let key = words.url_member.as_deref().unwrap_or(usual);
+        let mut edits = vec![entry.rename(command, key), Edit::replace(command.value.range.clone(), url)];
+        if let Some(kind) = entry.kind().filter(|kind| kind.text() == Some(entry.dialect.local)) {
+            let transport = words.transport.as_deref().filter(|transport| *transport != "auto");
+            let was = entry.dialect.remote.or(transport).unwrap_or("http");
+            let was = entry.syntax.word_like(was, entry.raw(&kind.value.range));
+            edits.push(Edit::replace(kind.value.range.clone(), was));
         }
         edits.extend(self.bearer()?);
         let mut notes = Vec::new();
@@ -84,7 +93,7 @@ impl<'a> Unwrapping<'a> {
             None => return Err("the variables that hold its headers are gone".to_owned()),
         }
         // An environment of ours is removed together with the arguments before it.
-        if !edits.iter().any(|edit| edit.range.start == command.value.range.end) {
+        if !self.is_one_list() && !edits.iter().any(|edit| edit.range.start == command.value.range.end) {
             edits.extend(self.without_args());
         }
         Ok(self.change(edits, notes))
@@ -95,26 +104,29 @@ impl<'a> Unwrapping<'a> {
         let Unwrapping { entry, words, command, args } = self;
         let table = member.table().ok_or("its env is not a table")?;
         let header = |member: &Member| words.header_variables.iter().find(|(_, variable)| *variable == member.key);
-        let is_url = |member: &Member| words.url_variable.as_deref() == Some(member.key.as_str());
+        let is_ours = |member: &Member| {
+            words.url_variable.as_deref() == Some(member.key.as_str()) || member.key == CLIENT_SECRET_VARIABLE
+        };
         if let Some((name, _)) = words.header_variables.iter().find(|(_, variable)| table.get(variable).is_none()) {
             return Err(format!("the variable that holds its header {name} is gone"));
         }
         let others: Vec<&str> = table
             .members
             .iter()
-            .filter(|member| header(member).is_none() && !is_url(member))
+            .filter(|member| header(member).is_none() && !is_ours(member))
             .map(|member| member.key.as_str())
             .collect();
         if words.header_variables.is_empty() {
             if words.had_no("env") && others.is_empty() {
-                if entry.table.follows(command, args) && entry.table.follows(args, member) {
+                let is_behind = self.is_one_list() || entry.table.follows(command, args);
+                if is_behind && entry.table.follows(args, member) {
                     return Ok(vec![Edit::remove(command.value.range.end..member.value.range.end)]);
                 }
                 return Ok(entry.without(member));
             }
-            let mut edits = entry.without_members(table, is_url);
-            if others.is_empty() {
-                edits.push(entry.rename(member, headers_key(entry.syntax)));
+            let mut edits = entry.without_members(table, is_ours);
+            if others.is_empty() && !words.had_no("headers") && entry.headers().is_none() {
+                edits.push(entry.rename(member, entry.dialect.headers));
             }
             return Ok(edits);
         }
@@ -124,7 +136,9 @@ impl<'a> Unwrapping<'a> {
         let mut edits = entry.without_members(table, |member| header(member).is_none());
         let kept = table.members.iter().filter_map(|member| Some((member, &header(member)?.0)));
         edits.extend(kept.map(|(member, name)| entry.rename(member, name)));
-        edits.push(entry.rename(member, headers_key(entry.syntax)));
+        edits.push(entry.rename(member, entry.dialect.headers));
+        // An empty environment had its name exchanged with the headers.
+        edits.extend(entry.headers().map(|member| entry.rename(member, entry.dialect.environment)));
         Ok(edits)
     }
 
@@ -145,7 +159,7 @@ impl<'a> Unwrapping<'a> {
 
     /// Returns the original entry of a replaced bridge.
     fn replaced(&self) -> Option<(&'a str, &'a str)> {
-        let table = self.entry.table.get("env")?.table()?;
+        let table = self.entry.environment()?.table()?;
         Some((table.get(REPLACED_COMMAND)?.text()?, table.get(REPLACED_ARGS)?.text()?))
     }
 
@@ -163,7 +177,7 @@ impl<'a> Unwrapping<'a> {
                 || words.url_variable.as_deref() == Some(key)
                 || words.header_variables.iter().any(|(_, variable)| variable == key)
         };
-        if let Some((member, table)) = entry.table.get("env").and_then(|member| Some((member, member.table()?))) {
+        if let Some((member, table)) = entry.environment().and_then(|member| Some((member, member.table()?))) {
             if !words.had_no("env") || !table.members.iter().all(ours) {
                 edits.extend(entry.without_members(table, ours));
             } else if entry.table.follows(args, member) {
@@ -179,6 +193,8 @@ impl<'a> Unwrapping<'a> {
     fn refreshed(&self, program: &str, arguments: &str, notes: &mut Vec<String>) -> String {
         let syntax = self.entry.syntax;
         let text = match syntax {
+            // A list of lines is indented like the rest of its file.
+            Syntax::Yaml => format!("command: {program}\nargs:\n{}{arguments}\n", self.indentation()),
             Syntax::Json => format!("{{\"command\": {program}, \"args\": {arguments}}}"),
             Syntax::Toml => format!("command = {program}\nargs = {arguments}\n"),
         };
@@ -186,7 +202,7 @@ impl<'a> Unwrapping<'a> {
             let (program, args) = (document.root.get("command")?.text()?, document.root.get("args")?);
             let bridge = bridge::read(program, &args.texts()?)?.ok()?;
             let stale = self.words.header_variables.iter().filter_map(|(name, variable)| {
-                let value = self.entry.table.table("env")?.get(variable)?.text()?;
+                let value = self.entry.environment()?.table()?.get(variable)?.text()?;
                 let fresh = (name.clone(), value.to_owned());
                 (!bridge.headers.contains(&fresh)).then_some(fresh)
             });
@@ -211,6 +227,17 @@ impl<'a> Unwrapping<'a> {
         apply(arguments, &edits.unwrap_or_default())
     }
 
+    /// Returns the blanks before the arguments in their line.
+    fn indentation(&self) -> &'a str {
+        let before = &self.entry.text[..self.args.value.range.start];
+        let line = before.rfind('\n').map_or(before, |at| &before[at + 1..]);
+        &line[..line.len() - line.trim_start().len()]
+    }
+
+    fn is_one_list(&self) -> bool {
+        self.entry.dialect.form == CommandForm::OneList
+    }
+
     fn without_args(&self) -> Vec<Edit> {
         if self.entry.table.follows(self.command, self.args) {
             return vec![Edit::remove(self.command.value.range.end..self.args.value.range.end)];
@@ -223,7 +250,9 @@ impl<'a> Unwrapping<'a> {
         let kept = Policies::of(self.entry).words;
         let policies = self.words.policies.iter().filter(|word| !kept.contains(word));
         let policies = policies.map(|word| shown_words([POLICY, word.as_str()]));
-        let login = self.words.login.iter().cloned();
+        // The settings of a login of the client are still in the entry.
+        let is_of_client = matches!(client_login::read(self.entry), Ok(Some(_)));
+        let login = self.words.login.iter().filter(|_| !is_of_client).cloned();
         let dropped: Vec<String> = self.words.foreign.iter().cloned().chain(login).chain(policies).collect();
         if !dropped.is_empty() {
             notes.push(format!("drops {}, which only Mendline understands", dropped.join(", ")));

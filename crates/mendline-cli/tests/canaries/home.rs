@@ -33,10 +33,14 @@ impl Home {
         path.to_str().unwrap().to_owned()
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let path = |name: &str| self.folder.path().join(name);
         let mut command = Command::new(MENDLINE);
-        command.args(arguments).env_clear().current_dir(self.folder.path());
+        command.args(arguments).env_clear().env("MENDLINE_KEYRING", "never").current_dir(self.folder.path());
         // The system needs PATH to find `sh`. No other variable of the user who runs the tests is passed on.
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.folder.path()).env("TMPDIR", path("tmp")).env("XDG_RUNTIME_DIR", path("run"));

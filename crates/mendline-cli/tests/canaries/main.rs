@@ -17,4 +17,5 @@ mod children;
 mod home;
 mod peers;
 mod proxies;
+mod report;
 mod servers;

@@ -7,9 +7,13 @@
 mod client;
 
 mod checking;
+mod client_names;
+mod editing;
 mod named;
+mod own_tools;
 mod reload;
 #[path = "../http/site.rs"]
 #[allow(dead_code, reason = "other test binaries use more of it")]
 mod site;
 mod stage;
+mod statistics;

@@ -1,13 +1,13 @@
 //! A home directory with a configuration file, and `mendline` commands in it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::client::{Client, MENDLINE};
+use crate::client::{Client, MENDLINE, RUNTIME, STATE};
 
 /// The secret that must not be visible anywhere.
 pub(crate) const SECRET: &str = "canary-s3cret";
@@ -24,6 +24,24 @@ impl Stage {
         fs::create_dir(stage.folder.path().join("mendline")).unwrap();
         stage.write(text);
         stage
+    }
+
+    /// Creates a home directory without a configuration file.
+    pub(crate) fn empty() -> Stage {
+        Stage { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The home directory.
+    pub(crate) fn home(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes the file of a client, below the home directory.
+    pub(crate) fn client_file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
     }
 
     /// Writes the file like an editor: into a new file that replaces the old one.
@@ -52,6 +70,11 @@ impl Stage {
             .current_dir(self.folder.path())
             .env_remove("MENDLINE_CONFIG")
             .env_remove("MENDLINE_LOG")
+            .env_remove("CLAUDE_CONFIG_DIR")
+            .env_remove("CODEX_HOME")
+            .env("HOME", self.folder.path())
+            .env(STATE, self.folder.path().join("state"))
+            .env(RUNTIME, self.folder.path().join("run"))
             .env("NO_PROXY", "*")
             .env("XDG_CONFIG_HOME", self.folder.path())
             .env("MENDLINE_DEMO_LEDGER", self.ledger_path())
@@ -74,6 +97,15 @@ impl Stage {
         let mut client = Client::start(self.command(&arguments).stdin(Stdio::piped()));
         client.read_log();
         assert_eq!(client.initialize(), "demo-server");
+        client
+    }
+
+    /// Starts `mendline run` for a server of the fault server and performs the handshake.
+    pub(crate) fn faulty_client(&self, arguments: &[&str]) -> Client {
+        let arguments = [&["run", "--startup", "wait"], arguments].concat();
+        let mut client = Client::start(self.command(&arguments).stdin(Stdio::piped()));
+        client.read_log();
+        assert_eq!(client.initialize(), "mendline-faults");
         client
     }
 

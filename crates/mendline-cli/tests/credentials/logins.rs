@@ -93,26 +93,36 @@ fn provider_without_registration_is_explained() {
 }
 
 #[test]
+fn provider_without_pkce_is_refused_unless_its_endpoints_are_configured() {
+    let stage = Stage::with(AuthorizationSettings { lists_pkce: false, ..AuthorizationSettings::default() });
+    let ended = finish(stage.start_login(&[NOTES]));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("PKCE") && ended.stderr.contains("auth.tokenEndpoint"), "{ended:?}");
+    assert!(stage.browser.opened().is_empty());
+    let issuer = stage.authorization.issuer();
+    stage.configure_auth(&json!({
+        "type": "oauth",
+        "clientId": "machine",
+        "clientSecret": "secret-canary-machine",
+        "authorizationEndpoint": format!("{issuer}/authorize"),
+        "tokenEndpoint": format!("{issuer}/token"),
+    }));
+    stage.log_in();
+}
+
+#[test]
 fn running_client_uses_a_later_login_without_restart() {
     let stage = Stage::new();
     let mut client = stage.client(&[]);
-    client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
-    let handshake = client.answer("init")["result"].clone();
+    let handshake = stage.begin(&mut client);
     assert!(handshake["instructions"].as_str().unwrap().contains("mendline login notes"), "{handshake}");
-    client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let result = client.result("a", "create_note", &json!({ "key": "a" }));
     assert_eq!(failure(&result)["cause"], "needs_login", "{result}");
     assert!(result["content"][0]["text"].as_str().unwrap().contains("`mendline login notes`"), "{result}");
     let status = stage.run(&["status", NOTES]);
     assert!(status.stdout.contains("mendline login notes"), "{status:?}");
     stage.log_in();
-    let mut number = 0;
-    eventually("calls work after the login", SOON, || {
-        number += 1;
-        let key = format!("k{number}");
-        let result = client.result(&key, "create_note", &json!({ "key": key }));
-        result["content"][0]["text"] == format!("wrote {key}")
-    });
+    stage.until_calls_work(&mut client);
     let counts = stage.authorization.counts();
     assert!(counts.logins == 1 && counts.refused() < 20, "{counts:?}");
 }
@@ -126,13 +136,7 @@ fn running_client_opens_the_browser_once() {
     assert!(!page.is_empty());
     client.answer("init");
     client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    let mut number = 0;
-    eventually("calls work after the login", SOON, || {
-        number += 1;
-        let key = format!("k{number}");
-        let result = client.result(&key, "create_note", &json!({ "key": key }));
-        result["content"][0]["text"] == format!("wrote {key}")
-    });
+    stage.until_calls_work(&mut client);
     // A login that ends soon after must not open another tab.
     stage.authorization.revoke_all();
     let result = client.result("z", "create_note", &json!({ "key": "z" }));

@@ -6,10 +6,13 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod browser;
+mod canned;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../client/mod.rs"]
 mod client;
+mod faults;
 mod logins;
+mod networks;
 mod renewals;
 mod secrets;
 mod sources;

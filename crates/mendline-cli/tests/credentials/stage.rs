@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::future::pending;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Once, OnceLock};
@@ -60,8 +61,22 @@ impl Stage {
 
     /// A stage with these settings of the authorization server.
     pub(crate) fn with(settings: AuthorizationSettings) -> Stage {
+        Stage::of(Settings { era: Era::Legacy, answers: Answers::Json, ..Settings::default() }, settings)
+    }
+
+    /// A stage with a valid token, which a login gave, and this `auth`.
+    pub(crate) fn with_token(auth: impl Fn(&Stage) -> Value) -> (Stage, String) {
+        let stage = Stage::new();
+        stage.log_in();
+        let token = stage.run(&["token", NOTES]);
+        assert_eq!(token.code, Some(0), "{token:?}");
+        stage.configure_auth(&auth(&stage));
+        (stage, token.stdout.trim().to_owned())
+    }
+
+    /// A stage with these settings of the server and of the authorization server.
+    pub(crate) fn of(kind: Settings, settings: AuthorizationSettings) -> Stage {
         let folder = tempfile::tempdir().unwrap();
-        let kind = Settings { era: Era::Legacy, answers: Answers::Json, ..Settings::default() };
         let server = runtime().block_on(Server::start(kind)).unwrap();
         let authorization = runtime().block_on(AuthorizationServer::start(settings)).unwrap();
         server.protect(&authorization);
@@ -80,6 +95,11 @@ impl Stage {
         fs::create_dir_all(self.path().join("mendline")).unwrap();
         let text = json!({ "mcpServers": servers }).to_string();
         fs::write(self.path().join("mendline/config.json"), text).unwrap();
+    }
+
+    /// Writes the configuration file with this `auth`.
+    pub(crate) fn configure_auth(&self, auth: &Value) {
+        self.configure(&json!({ NOTES: { "url": self.server.url(), "auth": auth } }));
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
@@ -136,10 +156,37 @@ impl Stage {
         client
     }
 
+    /// Performs the handshake of a client, whose answer may be a provisional one. Returns the answer.
+    pub(crate) fn begin(&self, client: &mut Client) -> Value {
+        client.request("init", "initialize", &json!({ "protocolVersion": "2025-11-25", "capabilities": {} }));
+        let handshake = client.answer("init")["result"].clone();
+        client.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        handshake
+    }
+
+    /// Calls until a call succeeds.
+    pub(crate) fn until_calls_work(&self, client: &mut Client) {
+        let mut number = 0;
+        eventually("calls work", SOON, || {
+            number += 1;
+            let key = format!("until{number}");
+            let result = client.result(&key, "create_note", &json!({ "key": key }));
+            result["content"][0]["text"] == format!("wrote {key}")
+        });
+    }
+
     /// Returns how often a tool ran with this key.
     pub(crate) fn executions(&self, key: &str) -> u64 {
         self.server.oracle().counts().executions_of(key)
     }
+}
+
+/// Replaces a file by one with this mode.
+pub(crate) fn write_private(path: &Path, text: &str, mode: u32) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(mode)).unwrap();
+    fs::rename(&new, path).unwrap();
 }
 
 /// Waits for the end of a command and reads its output.
@@ -152,7 +199,7 @@ pub(crate) fn finish(mut process: Child) -> Ended {
 }
 
 /// Returns the runtime of the servers, which a thread of its own drives.
-fn runtime() -> &'static Handle {
+pub(crate) fn runtime() -> &'static Handle {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     static DRIVEN: Once = Once::new();
     let runtime = RUNTIME.get_or_init(|| Builder::new_current_thread().enable_all().build().unwrap());

@@ -61,7 +61,13 @@ impl Sandbox {
         let installed = format!("mendline wrap --binary {}", bin.join("mendline").display());
         let line = if line.contains("--binary") { line.to_owned() } else { line.replace("mendline wrap", &installed) };
         let mut command = Command::new("sh");
-        command.arg("-c").arg(line).env_clear().current_dir(self.home()).stdin(Stdio::null());
+        command
+            .arg("-c")
+            .arg(line)
+            .env_clear()
+            .env("MENDLINE_KEYRING", "never")
+            .current_dir(self.home())
+            .stdin(Stdio::null());
         command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", bin.display())).env("HOME", self.home());
         let run = self.folder.path().join("run");
         // Without the variable, processes of other tests are found, too.

@@ -55,8 +55,9 @@ fn every_strategy_page_has_same_sections() {
 
 #[test]
 fn check_accepts_every_configuration_on_pages() {
+    let operators = fs::read_to_string(root().join("docs/recipes/operators.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    for (name, page) in strategies() {
+    for (name, page) in strategies().into_iter().chain([("operators".to_owned(), operators)]) {
         let snippets = blocks(&page, "jsonc");
         assert!(!snippets.is_empty(), "{name}.md shows no configuration");
         for snippet in snippets {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::root;
 
 /// The crates that are published and depend on the operating system.
-const CRATES: [&str; 3] = ["mendline", "mendline-config", "mendline-cli"];
+const CRATES: [&str; 4] = ["mendline", "mendline-config", "mendline-oauth", "mendline-cli"];
 
 /// The module that may name a platform.
 const ALLOWED: [&str; 2] = ["crates/mendline/src/os.rs", "crates/mendline/src/os/"];

@@ -23,3 +23,4 @@ mod suspend;
 mod transparency;
 mod usage;
 mod wrap;
+mod wrap_clients;

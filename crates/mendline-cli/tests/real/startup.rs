@@ -233,10 +233,10 @@ fn x94_unwritable_state_directory_is_reported_once_and_stops_nothing() {
 }
 
 #[test]
-fn without_catalogue_and_log_files_nothing_is_written() {
+fn without_catalogue_log_files_and_statistics_nothing_is_written() {
     let home = TestHome::new();
     home.allow_start();
-    let mut client = home.run(&["--no-catalogue", "--no-log-files"], &[]);
+    let mut client = home.run(&["--no-catalogue", "--no-log-files"], &[("MENDLINE_STATS", "off")]);
     initialize_and_list(&mut client);
     end(client);
     assert!(!home.path("state").exists());

@@ -11,6 +11,8 @@ fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let output = Command::new(MENDLINE)
         .args(arguments)
         .env("MENDLINE_STATE_DIR", state.path())
+        .env("MENDLINE_RUNTIME_DIR", state.path().join("run"))
+        .env("HOME", state.path())
         .env_remove("COLUMNS")
         .env_remove("MENDLINE_LOG")
         .env_remove("MENDLINE_LOG_FILES")
@@ -55,7 +57,7 @@ snapshot_test!(
 );
 snapshot_test!(help_all_of_run, ["run", "--help-all"]);
 snapshot_test!(version, ["--version"]);
-snapshot_test!(no_arguments_print_help, []);
+snapshot_test!(no_arguments_show_state_and_next_step, []);
 snapshot_test!(mistyped_subcommand_is_rejected, ["chek"]);
 snapshot_test!(url_as_subcommand_is_rejected, ["https://mcp.example.com/mcp"]);
 snapshot_test!(server_as_subcommand_is_rejected, ["uvx", "notes-server"]);

@@ -15,20 +15,20 @@ use crate::client::Client;
 use crate::support::{MENDLINE, SOON, eventually};
 
 /// A home directory with a project.
-struct Home(TempDir);
+pub(crate) struct Home(TempDir);
 
 impl Home {
-    fn new() -> Home {
+    pub(crate) fn new() -> Home {
         let home = Home(tempfile::tempdir().unwrap());
         fs::create_dir(home.path("garden")).unwrap();
         home
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().canonicalize().unwrap().join(name)
     }
 
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, text).unwrap();
@@ -37,23 +37,28 @@ impl Home {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(MENDLINE);
-        command.args(arguments).env_clear().env("HOME", self.path("")).current_dir(self.path("garden"));
+        command
+            .args(arguments)
+            .env_clear()
+            .env("MENDLINE_KEYRING", "never")
+            .env("HOME", self.path(""))
+            .current_dir(self.path("garden"));
         command.stdin(Stdio::null());
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> CommandOutput {
+    pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         CommandOutput::from(self.command(arguments).output().unwrap())
     }
 
     /// Wraps with the binary under test, which is in a build directory.
-    fn wrap(&self, arguments: &[&str]) -> CommandOutput {
+    pub(crate) fn wrap(&self, arguments: &[&str]) -> CommandOutput {
         self.run(&[&["wrap", "--binary", MENDLINE], arguments].concat())
     }
 }
 
 /// The output and the exit code of a command.
-struct CommandOutput {
+pub(crate) struct CommandOutput {
     code: i32,
     all: String,
 }
@@ -68,7 +73,7 @@ impl From<Output> for CommandOutput {
 
 impl CommandOutput {
     #[track_caller]
-    fn is(&self, code: i32, parts: &[&str]) {
+    pub(crate) fn is(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, code, "{}", self.all);
         for part in parts {
             assert!(self.all.contains(part), "no {part:?} in\n{}", self.all);

@@ -1,0 +1,135 @@
+//! One set of names: the own file, the files of clients, and running processes.
+
+use serde_json::{Value, json};
+
+use crate::client::{MENDLINE, SOON, eventually};
+use crate::stage::{Stage, demo, file};
+
+fn entries(servers: &Value) -> String {
+    json!({ "mcpServers": servers }).to_string()
+}
+
+/// Returns an entry as `wrap` writes it.
+fn wrapped(name: &str) -> Value {
+    json!({ "command": MENDLINE, "args": ["run", "--name", name, "--", MENDLINE, "demo-server"] })
+}
+
+#[test]
+fn u02_server_of_a_client_is_known_to_every_command() {
+    let stage = Stage::empty();
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": wrapped("notes"), "plain": demo() })));
+    for name in ["notes", "plain", "cursor/notes", "cursor:user/plain"] {
+        let (code, printed) = stage.output(&["tools", name]);
+        assert!(code == 0 && printed.contains("lookup"), "{name}: {printed}");
+        assert!(printed.contains("is an entry of ~/.cursor/mcp.json"), "{printed}");
+        let (code, printed) = stage.output(&["call", name, "lookup", "--arg", "key=k"]);
+        assert!(code == 0 && printed.contains("k is 42"), "{name}: {printed}");
+        let (code, printed) = stage.output(&["doctor", name]);
+        assert!(code == 0 && printed.contains("✓ handshake"), "{name}: {printed}");
+    }
+    let mut client = stage.client(&["plain"]);
+    assert!(client.result("1", "lookup", &json!({ "key": "k" })).to_string().contains("k is 42"));
+    let (code, printed) = stage.output(&["status", "cursor/plain"]);
+    assert!(code == 0 && printed.contains("plain"), "{printed}");
+    eventually("the log is written", SOON, || {
+        let (code, printed) = stage.output(&["logs", "cursor/plain"]);
+        code == 0 && printed.contains("plain")
+    });
+    let (code, printed) = stage.output(&["reconnect", "cursor/plain"]);
+    assert!(code == 0 && printed.contains("ready again"), "{printed}");
+}
+
+#[test]
+fn u02_configured_server_that_does_not_run_is_said_so() {
+    let stage = Stage::empty();
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": demo() })));
+    for line in [&["status", "notes"][..], &["reconnect", "notes"]] {
+        let (code, printed) = stage.output(line);
+        assert_eq!(code, 3, "{printed}");
+        assert!(printed.contains("\"notes\" does not run; it is an entry of"), "{printed}");
+    }
+}
+
+#[test]
+fn u02_own_file_wins_over_clients() {
+    let stage = Stage::with(&file(&json!({ "notes": demo() })));
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": { "command": "/nonexistent" } })));
+    let (code, printed) = stage.output(&["tools", "notes"]);
+    assert!(code == 0 && !printed.contains("cursor"), "{printed}");
+    assert_ne!(stage.output(&["tools", "cursor/notes"]).0, 0);
+}
+
+#[test]
+fn u02_ambiguous_name_is_told_apart_by_its_client() {
+    let stage = Stage::empty();
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": demo() })));
+    stage.client_file(".claude.json", &entries(&json!({ "notes": { "command": "/nonexistent" } })));
+    let (code, printed) = stage.output(&["tools", "notes"]);
+    assert_eq!(code, 2, "{printed}");
+    for words in ["\"notes\" is ambiguous", "mendline tools cursor/notes", "mendline tools claude-code/notes"] {
+        assert!(printed.contains(words), "{printed}");
+    }
+    assert_eq!(stage.output(&["tools", "cursor/notes"]).0, 0);
+    // Equal entries are one server.
+    stage.client_file(".claude.json", &entries(&json!({ "notes": demo() })));
+    assert_eq!(stage.output(&["tools", "notes"]).0, 0);
+}
+
+#[test]
+fn u02_project_scope_of_claude_code_is_known() {
+    let stage = Stage::empty();
+    let here = stage.home().to_str().unwrap().to_owned();
+    let text = json!({ "projects": { here: { "mcpServers": { "local": demo() } } } }).to_string();
+    stage.client_file(".claude.json", &text);
+    let (code, printed) = stage.output(&["tools", "local"]);
+    assert!(code == 0 && printed.contains("lookup"), "{printed}");
+}
+
+#[test]
+fn file_of_a_project_is_used_only_if_it_is_named() {
+    let stage = Stage::empty();
+    stage.other(".mcp.json", &entries(&json!({ "notes": demo() })));
+    let (code, printed) = stage.output(&["tools", "notes"]);
+    assert_eq!(code, 3, "{printed}");
+    assert!(printed.contains("mendline tools --config HOME/.mcp.json notes"), "{printed}");
+    assert_eq!(stage.started(), Vec::<i32>::new());
+    assert_eq!(stage.output(&["tools", "--config", ".mcp.json", "notes"]).0, 0);
+}
+
+#[test]
+fn u02_unknown_name_lists_the_names_of_clients() {
+    let stage = Stage::empty();
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": demo(), "tickets": demo() })));
+    let (code, printed) = stage.output(&["tools", "nodes"]);
+    assert_eq!(code, 3, "{printed}");
+    assert!(printed.contains("did you mean \"notes\"?"), "{printed}");
+    assert!(printed.contains("Servers of clients: notes, tickets"), "{printed}");
+}
+
+#[test]
+fn u02_completion_offers_the_names_of_clients() {
+    let stage = Stage::with(&file(&json!({ "own": demo() })));
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": demo() })));
+    for (line, names) in [
+        ("mendline tools ", "own\nnotes\n"),
+        ("mendline run ", "own\nnotes\n"),
+        ("mendline doctor ", "own\nnotes\n"),
+        ("mendline set ", "own\n"),
+    ] {
+        assert_eq!(stage.output(&["completions", "--names", line]), (0, names.to_owned()), "{line}");
+    }
+}
+
+#[test]
+fn bare_command_shows_the_next_step() {
+    let stage = Stage::empty();
+    let (code, printed) = stage.output(&[]);
+    assert!(code == 0 && printed.contains("mendline demo"), "{printed}");
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": demo() })));
+    let (_, printed) = stage.output(&[]);
+    assert!(printed.contains("Cursor: 1 server, 0 through Mendline"), "{printed}");
+    assert!(printed.contains("Next:\n  mendline wrap "), "{printed}");
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": wrapped("notes") })));
+    let (_, printed) = stage.output(&[]);
+    assert!(printed.contains("1 through Mendline") && printed.contains("Next:\n  mendline status "), "{printed}");
+}

@@ -1,0 +1,235 @@
+//! A running gateway, and a client that writes HTTP by hand.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary under test.
+const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
+
+/// The deadline for anything that should happen at once, on a busy machine. It only bounds the time until a test fails.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
+/// A running `mendline serve` with the demo server.
+pub(crate) struct Gateway {
+    process: Child,
+    pub(crate) address: SocketAddr,
+    state: TempDir,
+    log: Mutex<Receiver<String>>,
+}
+
+impl Gateway {
+    /// Starts a gateway whose server has the name `demo`.
+    pub(crate) fn start(flags: &[&str]) -> Gateway {
+        let state = tempfile::tempdir().unwrap();
+        let (process, address, log) = start(&state, "127.0.0.1:0", flags);
+        Gateway { process, address, state, log: Mutex::new(log) }
+    }
+
+    /// Kills the gateway and starts it again at the same address.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        let (process, address, log) = start(&self.state, &self.address.to_string(), &[]);
+        (self.process, self.address, self.log) = (process, address, Mutex::new(log));
+    }
+
+    /// Ends the gateway with SIGTERM. Returns its exit code.
+    pub(crate) fn terminate(&mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.process.wait().unwrap().code()
+    }
+
+    /// Makes a POST to the server with these headers.
+    pub(crate) fn post(&self, headers: &[(&str, &str)], body: &str) -> Response {
+        self.send("POST", "/mcp/demo", headers, body)
+    }
+
+    /// Makes a request with the headers of an MCP client, unless others are given.
+    pub(crate) fn send(&self, verb: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut text = format!("{verb} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        let host = self.address.to_string();
+        let usual = [
+            ("Host", &host[..]),
+            ("Content-Type", "application/json"),
+            ("Accept", "application/json, text/event-stream"),
+        ];
+        let is_given = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        for (name, value) in usual.iter().filter(|(name, _)| !is_given(name)).chain(headers) {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str("\r\n");
+        text.push_str(body);
+        let mut connection = TcpStream::connect(self.address).unwrap();
+        connection.set_read_timeout(Some(SOON)).unwrap();
+        // A server that refuses a body early may close before it has read all of it.
+        let _ = connection.write_all(text.as_bytes());
+        Response::read(connection)
+    }
+
+    /// Makes the handshake. Returns the session id.
+    pub(crate) fn initialize(&self, revision: &str) -> String {
+        let answer = self.post(&[], &super::initialize(revision));
+        assert_eq!(answer.status, 200);
+        let id = answer.header("mcp-session-id").unwrap_or_else(|| panic!("no session: {:?}", answer.head)).to_owned();
+        let result = answer.json();
+        assert_eq!(result["result"]["serverInfo"]["name"], "demo-server", "{result}");
+        let initialized = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        assert_eq!(self.post(&[("Mcp-Session-Id", &id)], initialized).status, 202);
+        id
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() {
+            let log = self.log.get_mut().map(|log| log.try_iter().collect::<Vec<_>>().join("\n"));
+            let _ = writeln!(std::io::stderr(), "log of the gateway:\n{}", log.unwrap_or_default());
+        }
+    }
+}
+
+#[allow(clippy::zombie_processes, reason = "the gateway waits for it when it is dropped")]
+fn start(state: &TempDir, listen: &str, flags: &[&str]) -> (Child, SocketAddr, Receiver<String>) {
+    let mut command = Command::new(MENDLINE);
+    command.args(["serve", "--listen", listen, "--name", "demo"]).args(flags).args(["--", MENDLINE, "demo-server"]);
+    command.env("MENDLINE_STATE_DIR", state.path()).env("MENDLINE_RUNTIME_DIR", state.path().join("run"));
+    command.env_remove("MENDLINE_LOG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    let (sender, log) = channel();
+    let stderr = BufReader::new(process.stderr.take().unwrap());
+    thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+    loop {
+        let line = log.recv_timeout(SOON).expect("the gateway says where it listens");
+        if let Some((_, url)) = line.split_once(" at http://") {
+            let address = url.split('/').next().unwrap().parse().unwrap();
+            return (process, address, log);
+        }
+    }
+}
+
+/// A response, of which the head is read.
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) head: Vec<(String, String)>,
+    body: Body,
+}
+
+/// The body of a response: chunked, or up to the end of the connection.
+struct Body {
+    reader: BufReader<TcpStream>,
+    is_chunked: bool,
+    /// Decoded bytes that were not taken yet.
+    decoded: Vec<u8>,
+    is_over: bool,
+}
+
+impl Response {
+    fn read(connection: TcpStream) -> Response {
+        let mut reader = BufReader::new(connection);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let status = line.split(' ').nth(1).unwrap_or_else(|| panic!("no status: {line:?}")).parse().unwrap();
+        let mut head = Vec::new();
+        loop {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim_end().split_once(':') else { break };
+            head.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let is_chunked = head.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        Response { status, head, body: Body { reader, is_chunked, decoded: Vec::new(), is_over: false } }
+    }
+
+    /// Returns the value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.iter().find(|(its, _)| its == name).map(|(_, value)| &value[..])
+    }
+
+    /// Returns the whole body.
+    pub(crate) fn text(mut self) -> String {
+        while self.body.fill() {}
+        String::from_utf8(self.body.decoded).unwrap()
+    }
+
+    /// Returns the whole body as JSON.
+    pub(crate) fn json(self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{:?}", self.head);
+        let text = self.text();
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("not JSON: {text}"))
+    }
+
+    /// Returns the next event of a stream, or nothing at its end. Comments are skipped.
+    pub(crate) fn event(&mut self) -> Option<Event> {
+        loop {
+            let end = self.body.decoded.windows(2).position(|pair| pair == b"\n\n");
+            let Some(end) = end else {
+                if !self.body.fill() {
+                    return None;
+                }
+                continue;
+            };
+            let text = String::from_utf8(self.body.decoded.drain(..end + 2).collect()).unwrap();
+            let field = |name: &str| {
+                let prefix = format!("{name}: ");
+                text.lines().find_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
+            };
+            if let Some(data) = field("data") {
+                return Some(Event { id: field("id"), name: field("event"), data });
+            }
+        }
+    }
+
+    /// Returns the message of the next event that has one.
+    pub(crate) fn message(&mut self) -> Value {
+        loop {
+            let event = self.event().expect("a message");
+            if !event.data.is_empty() {
+                return serde_json::from_str(&event.data).unwrap();
+            }
+        }
+    }
+}
+
+/// A server-sent event.
+#[derive(Debug)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: String,
+}
+
+impl Body {
+    /// Reads more. Returns false at the end.
+    fn fill(&mut self) -> bool {
+        if self.is_over {
+            return false;
+        }
+        if self.is_chunked {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line).unwrap_or(0) == 0 {
+                self.is_over = true;
+                return false;
+            }
+            let size = usize::from_str_radix(line.trim(), 16).unwrap();
+            let mut chunk = vec![0; size + 2];
+            self.reader.read_exact(&mut chunk).unwrap();
+            self.decoded.extend_from_slice(&chunk[..size]);
+            self.is_over = size == 0;
+        } else {
+            self.reader.read_to_end(&mut self.decoded).unwrap();
+            self.is_over = true;
+        }
+        !self.is_over || !self.is_chunked
+    }
+}

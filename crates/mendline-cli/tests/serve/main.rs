@@ -1,0 +1,30 @@
+//! `mendline serve`: real processes and sockets, requests written by hand.
+
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
+
+mod access;
+mod gateway;
+mod modern;
+mod sessions;
+mod sse;
+mod streams;
+
+use serde_json::{Value, json};
+
+/// Returns a request.
+pub(crate) fn request(id: u32, method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+}
+
+/// Returns a call of a tool of the demo server.
+pub(crate) fn call(id: u32, tool: &str, arguments: &Value) -> String {
+    request(id, "tools/call", &json!({ "name": tool, "arguments": arguments }))
+}
+
+/// Returns the handshake of a client.
+pub(crate) fn initialize(revision: &str) -> String {
+    let params = json!({
+        "protocolVersion": revision, "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
+    });
+    request(1, "initialize", &params)
+}

@@ -1,0 +1,92 @@
+//! Sessions: opened, used without an id, re-attached after a restart, bound to their owner.
+
+use serde_json::json;
+
+use super::gateway::Gateway;
+use super::{call, initialize, request};
+
+#[test]
+fn client_initializes_lists_and_calls() {
+    let gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-11-25");
+    let headers = [("Mcp-Session-Id", &session[..]), ("MCP-Protocol-Version", "2025-11-25")];
+    let list = gateway.post(&headers, &request(2, "tools/list", &json!({}))).json();
+    assert!(list["result"]["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "lookup"), "{list}");
+    let answer = gateway.post(&headers, &call(3, "lookup", &json!({ "key": "a" }))).json();
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(3), &json!("a is 42")), "{answer}");
+}
+
+#[test]
+fn session_survives_a_killed_gateway() {
+    let mut gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-11-25");
+    for round in 0..3 {
+        gateway.kill_and_restart();
+        let answer = gateway.post(&[("Mcp-Session-Id", &session)], &call(round, "lookup", &json!({ "key": "a" })));
+        assert_eq!((answer.status, answer.header("mcp-session-id")), (200, Some(&session[..])));
+        assert_eq!(answer.json()["id"], round);
+    }
+}
+
+#[test]
+fn request_without_session_is_served() {
+    let gateway = Gateway::start(&[]);
+    for id in 0..2 {
+        let answer = gateway.post(&[], &call(id, "lookup", &json!({ "key": "a" }))).json();
+        assert!(answer["result"]["content"].is_array(), "{answer}");
+    }
+    let answer = gateway.post(&[("Mcp-Session-Id", "not-one-of-ours")], &call(7, "lookup", &json!({}))).json();
+    assert!(answer["result"]["content"].is_array(), "{answer}");
+}
+
+#[test]
+fn request_with_unknown_revision_is_refused() {
+    let gateway = Gateway::start(&[]);
+    let answer = gateway.post(&[("MCP-Protocol-Version", "1999-01-01")], &call(1, "lookup", &json!({})));
+    assert_eq!(answer.status, 400);
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("2025-11-25"));
+}
+
+#[test]
+fn session_with_long_parameters_survives_a_killed_gateway() {
+    let mut gateway = Gateway::start(&[]);
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": { "experimental": { "x": "x".repeat(8_000) } },
+        "clientInfo": { "name": "test", "version": "1" },
+    });
+    let opened = gateway.post(&[], &request(1, "initialize", &params));
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    gateway.kill_and_restart();
+    let answer = gateway.post(&[("Mcp-Session-Id", &session)], &call(2, "lookup", &json!({ "key": "a" }))).json();
+    assert!(answer["result"]["content"].is_array(), "{answer}");
+}
+
+#[test]
+fn deleted_session_ends() {
+    let gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-06-18");
+    assert_eq!(gateway.send("DELETE", "/mcp/demo", &[("Mcp-Session-Id", &session)], "").status, 204);
+    assert_eq!(gateway.send("DELETE", "/mcp/demo", &[("Mcp-Session-Id", "forged")], "").status, 404);
+    assert_eq!(gateway.send("DELETE", "/mcp/demo", &[], "").status, 405);
+}
+
+#[test]
+fn unknown_server_and_path_are_named() {
+    let gateway = Gateway::start(&[]);
+    let answer = gateway.send("POST", "/mcp/other", &[], &initialize("2025-11-25"));
+    assert_eq!(answer.status, 404);
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("/mcp/demo"));
+    assert_eq!(gateway.send("GET", "/nothing", &[], "").status, 404);
+    assert_eq!(gateway.send("PUT", "/mcp/demo", &[], "").status, 405);
+    let only = gateway.send("POST", "/mcp", &[], &initialize("2025-11-25")).json();
+    assert_eq!(only["result"]["serverInfo"]["name"], "demo-server", "the only server is at /mcp too");
+}
+
+#[test]
+fn health_is_reported_and_end_is_clean() {
+    let mut gateway = Gateway::start(&[]);
+    assert_eq!(gateway.send("GET", "/healthz", &[], "").text(), "ok\n");
+    assert_eq!(gateway.send("GET", "/readyz", &[], "").status, 200);
+    assert_eq!(gateway.send("GET", "/readyz/other", &[], "").status, 404);
+    assert_eq!(gateway.terminate(), Some(0));
+}
