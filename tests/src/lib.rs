@@ -21,6 +21,8 @@
 //!
 //! [Logins](logins) need no person: Mendline gets a home directory and a browser that confirms.
 //!
+//! The programs of the [recipes] use frameworks as a reader of the pages does.
+//!
 //! The [zoo] is separate: servers and client libraries of many authors, and a binary instead of tests.
 //!
 //! `cargo xtask peers` installs the peers from lock files; this crate finds them in `target/peers/`.
@@ -37,6 +39,7 @@ pub mod live_client;
 pub mod logins;
 pub mod nondeterminism;
 pub mod processes;
+pub mod recipes;
 pub mod relay;
 pub mod rename;
 pub mod requests;

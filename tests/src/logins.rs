@@ -32,6 +32,7 @@ pub enum Browser {
 pub struct Home {
     folder: PathBuf,
     mendline: PathBuf,
+    bus: Option<OsString>,
 }
 
 impl Home {
@@ -41,7 +42,7 @@ impl Home {
     ///
     /// Fails if a file cannot be written, or if Chromium's script is not installed.
     pub fn new(folder: &Path, programs: &Programs, browser: Browser) -> Result<Self, String> {
-        let home = Self { folder: folder.to_owned(), mendline: programs.mendline.clone() };
+        let home = Self { folder: folder.to_owned(), mendline: programs.mendline.clone(), bus: None };
         let visits = home.folder.join("visits");
         let line = match browser {
             Browser::Redirects => {
@@ -57,6 +58,13 @@ impl Home {
         fs::create_dir_all(&runtime).map_err(|why| why.to_string())?;
         fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).map_err(|why| why.to_string())?;
         Ok(home)
+    }
+
+    /// Lets Mendline use the keyring of a session bus.
+    #[must_use]
+    pub fn with_bus(mut self, address: impl Into<OsString>) -> Self {
+        self.bus = Some(address.into());
+        self
     }
 
     /// Writes the configuration of one server.
@@ -87,6 +95,11 @@ impl Home {
             variable("XDG_RUNTIME_DIR", self.folder.join("run").into()),
             variable("BROWSER", self.folder.join("browser").into()),
         ];
+        // Without a bus of its own, a home must not reach the keyring of the developer.
+        match &self.bus {
+            Some(address) => command.push(variable("DBUS_SESSION_BUS_ADDRESS", address.clone())),
+            None => command.push(variable("MENDLINE_KEYRING", "never".into())),
+        }
         command.push(self.mendline.clone().into());
         command.extend(arguments.iter().map(OsString::from));
         command
@@ -103,6 +116,26 @@ impl Home {
         let [subcommand, rest @ ..] = arguments else { return Err("no subcommand".into()) };
         let line = [&[*subcommand, "--config", &config], rest].concat();
         Command::new(program).args(first).args(line).output().map_err(|why| why.to_string())
+    }
+
+    /// Runs a command of Mendline without a configuration file. It finds programs in this folder first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be started.
+    pub fn run_with_path(&self, folder: &Path, arguments: &[&str]) -> Result<Output, String> {
+        let path = std::env::join_paths(
+            std::iter::once(folder.to_owned())
+                .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+        );
+        let mut named = OsString::from("PATH=");
+        named.push(path.map_err(|why| why.to_string())?);
+        let [program, rest @ ..] = &self.command(arguments)[..] else { return Err("no command".into()) };
+        // The last assignment counts.
+        let at = rest.iter().position(|word| *word == self.mendline).unwrap_or_default();
+        let (variables, command) = rest.split_at(at);
+        let output = Command::new(program).args(variables).arg(named).args(command).output();
+        output.map_err(|why| why.to_string())
     }
 
     /// Logs in with the browser.

@@ -8,14 +8,21 @@ mod compare;
 mod cuts;
 mod defaults;
 mod deny;
+mod dist;
 mod installation;
 mod instructions;
+mod links;
 mod logins;
+mod markdown;
 mod matrix;
 mod mutants;
 mod outages;
+mod peer_tests;
 mod peers;
+mod picture;
+mod recipes;
 mod sim;
+mod site;
 mod soak;
 mod test;
 mod tools;
@@ -32,17 +39,22 @@ Usage: cargo xtask <COMMAND> [OPTIONS]
 Commands:
   test     runs everything that must pass before a change lands (installs what it needs into target/)
   peers    tests Mendline with the official SDKs as clients and servers; part of `test`
-  logins   tests logins with authorization servers, Chromium and the conformance suite; part of `test`
+  logins   tests logins with authorization servers, Chromium, a keyring, sshd and the conformance suite; part of `test`
+  recipes  runs the programs of docs/recipes.md against a server that is killed; part of `test`: --only NAME --write
   zoo      tests Mendline with published servers and client libraries: --only NAME --sample --write FILE
   sim      runs simulated worlds: --seeds N --from S
-  soak     kills a server every twenty seconds for a long time: --minutes N
+  soak     kills a server every twenty seconds for a long time: --minutes N, --logins
   cuts     cuts in-memory conversations at single bytes: --all --conversation NAME --fault KIND --at N
   outages  runs the outage matrix with real processes: --form NAME --situation NAME --seconds N --only NAME --sample
            --balancers --jobs N --write FILE
   matrix   checks the tables of PROMISE.md and docs/regressions.md against the tests: --write
   words    checks all texts for words that docs/glossary.md replaces; part of `test`
+  links    checks the relative links and anchors of all pages; part of `test`
+  site     builds the site of the pages with mdBook into target/site/book, and checks its links
+  picture  checks the picture of the demo: --write makes it from a run of the demo
   defaults checks docs/defaults.md against the source of the defaults: --write
   deny     checks licences, sources and versions of dependencies against deny.toml: --advisories
+  dist     makes the packages: --out DIR --sign KEY; --test installs and uses them; --crates; --notes
   mutants  checks that tests detect changes of the core: --shard K/N
   bench    measures speed and memory as ratios to minimal relays
   compare  compares the calls behind Mendline and other bridges when a server fails: --rounds N
@@ -59,6 +71,7 @@ fn main() -> ExitCode {
         "test" => test::run(&rest),
         "peers" => peers::run(&rest),
         "logins" => logins::run(&rest),
+        "recipes" => recipes::run(&rest),
         "zoo" => zoo::run(&rest),
         "sim" => sim::run(&rest),
         "soak" => soak::run(&rest),
@@ -66,8 +79,12 @@ fn main() -> ExitCode {
         "outages" => outages::run(&rest),
         "matrix" => matrix::run(&rest),
         "words" => words::run(&rest),
+        "links" => links::run(&rest),
+        "site" => site::run(&rest),
+        "picture" => picture::run(&rest),
         "defaults" => defaults::run(&rest),
         "deny" => deny::run(&rest),
+        "dist" => dist::run(&rest),
         "mutants" => mutants::run(&rest),
         "bench" => bench::run(&rest),
         "compare" => compare::run(&rest),

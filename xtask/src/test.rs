@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::command::CommandLine;
-use crate::{defaults, deny, instructions, logins, matrix, outages, peers, sim, tools, words, zoo};
+use crate::{
+    defaults, deny, dist, instructions, links, logins, matrix, outages, peers, recipes, sim, tools, words, zoo,
+};
 
 const HELP: &str = "\
 Usage: cargo xtask test [--fast] [--keep-going]
@@ -44,6 +46,7 @@ fn steps(fast: bool) -> Vec<Step> {
     let mut steps = vec![
         Step::cargo("format", CommandLine::cargo(&["fmt", "--all", "--", "--check"])),
         Step::task("words", "cargo xtask words", || words::run(&[])),
+        Step::task("links", "cargo xtask links", || links::run(&[])),
         Step::task("matrix", "cargo xtask matrix", || matrix::run(&[])),
         Step::task("licences and sources", "cargo xtask deny", || deny::run(&[])),
         Step::task("defaults", "cargo xtask defaults", || defaults::run(&[])),
@@ -69,6 +72,8 @@ fn steps(fast: bool) -> Vec<Step> {
         steps.push(Step::task("balancers", "cargo xtask outages --balancers", with_balancers));
         steps.push(Step::task("peers", "cargo xtask peers", || peers::run(&[])));
         steps.push(Step::task("logins", "cargo xtask logins", || logins::run(&[])));
+        steps.push(Step::task("recipes", "cargo xtask recipes", || recipes::run(&[])));
+        steps.push(Step::task("packages", "cargo xtask dist --test", || dist::run(&["--test".into()])));
         steps.push(Step::task("zoo", "cargo xtask zoo --sample", || zoo::run(&["--sample".into()])));
     }
     steps

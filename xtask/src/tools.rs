@@ -54,6 +54,18 @@ const UNPACKED: &[&str] = &["haproxy", "nginx", "liblua5.3-0", "libopentracing-c
 /// The browser in which login pages are clicked.
 pub const CHROMIUM: Tool = Tool { name: "Chromium", probe: &["chromium", "--version"], debian: &["chromium"] };
 
+/// The keyring of a desktop, and the bus on which programs find it.
+pub const KEYRING: [Tool; 2] = [
+    Tool { name: "D-Bus", probe: &["sh", "-c", "dbus-daemon --version && command -v dbus-send"], debian: &["dbus"] },
+    Tool { name: "GNOME Keyring", probe: &["gnome-keyring-daemon", "--version"], debian: &["gnome-keyring"] },
+];
+
+/// Another machine to log in on, and the way to it. Debian keeps sshd in a folder that only root has in its path.
+pub const SSHD: [Tool; 2] = [
+    Tool { name: "ssh", probe: &["ssh", "-V"], debian: &["openssh-client"] },
+    Tool { name: "sshd", probe: &["sh", "-c", "PATH=$PATH:/usr/sbin command -v sshd"], debian: &["openssh-server"] },
+];
+
 /// Counts instructions.
 pub const VALGRIND: Tool = Tool { name: "Valgrind", probe: &["valgrind", "--version"], debian: &["valgrind"] };
 

@@ -37,6 +37,8 @@ pub enum TokenFault {
     Hang,
     /// Resets the connection without processing the request.
     Cut,
+    /// Processes the request and answers after these milliseconds.
+    SlowAfterProcessing(u64),
     /// Processes the request and never answers.
     HangAfterProcessing,
     /// Processes the request and resets the connection.
@@ -71,13 +73,19 @@ impl TokenFault {
             }
             TokenFault::Hang => std::future::pending().await,
             TokenFault::Cut => Some(Reply::Cut(Ending::Reset)),
-            TokenFault::HangAfterProcessing | TokenFault::CutAfterProcessing => None,
+            TokenFault::SlowAfterProcessing(_) | TokenFault::HangAfterProcessing | TokenFault::CutAfterProcessing => {
+                None
+            }
         }
     }
 
     /// Changes the response to a request that was processed.
     pub(crate) async fn after(&self, reply: Reply) -> Reply {
         match self {
+            TokenFault::SlowAfterProcessing(ms) => {
+                tokio::time::sleep(Duration::from_millis(*ms)).await;
+                reply
+            }
             TokenFault::HangAfterProcessing => std::future::pending().await,
             TokenFault::CutAfterProcessing => Reply::Cut(Ending::Reset),
             _ => reply,

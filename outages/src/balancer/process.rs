@@ -146,33 +146,27 @@ fn timeouts(event: Event) -> (&'static str, &'static str) {
     }
 }
 
-fn haproxy(event: Event, port: u16, backend: u16) -> String {
+/// The configuration that `docs/recipes/operators.md` shows.
+const HAPROXY: &str = include_str!("../../balancers/haproxy.cfg");
+const NGINX: &str = include_str!("../../balancers/nginx.conf");
+
+/// Returns a configuration of the page with the ports and the timeouts of a row.
+fn adapted(page: &str, event: Event, port: u16, backend: u16) -> String {
     let (server, idle) = timeouts(event);
-    format!(
-        "\
-global
-    maxconn 1000
-    hard-stop-after 5s
+    // The limit of a silent server: nginx has one directive for it, haproxy another one for its client.
+    page.replace(" 127.0.0.1:8080", &format!(" 127.0.0.1:{port}"))
+        .replace("127.0.0.1:8000", &format!("127.0.0.1:{backend}"))
+        .replace("timeout server 310s", &format!("timeout server {server}"))
+        .replace("proxy_read_timeout 310s", &format!("proxy_read_timeout {server}"))
+        .replace(" 75s", &format!(" {idle}"))
+}
 
-defaults
-    mode http
-    timeout connect 5s
-    timeout client 60s
-    timeout server {server}
-    timeout http-keep-alive {idle}
-
-frontend clients
-    bind 127.0.0.1:{port}
-    default_backend servers
-
-backend servers
-    server one 127.0.0.1:{backend}
-"
-    )
+fn haproxy(event: Event, port: u16, backend: u16) -> String {
+    format!("global\n    maxconn 1000\n    hard-stop-after 5s\n\n{}", adapted(HAPROXY, event, port, backend))
 }
 
 fn nginx(event: Event, port: u16, backend: u16, folder: &Path) -> String {
-    let (server, idle) = timeouts(event);
+    let server = adapted(NGINX, event, port, backend);
     let folder = folder.display();
     format!(
         "\
@@ -193,21 +187,24 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    keepalive_timeout {idle};
 
-    server {{
-        listen 127.0.0.1:{port};
-
-        location / {{
-            proxy_pass http://127.0.0.1:{backend};
-            proxy_http_version 1.1;
-            proxy_set_header Host $host:$server_port;
-            proxy_set_header Connection \"\";
-            proxy_buffering off;
-            proxy_read_timeout {server};
-        }}
-    }}
-}}
+{server}}}
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_of_the_page_is_replaced() {
+        let folder = Path::new("/tmp/f");
+        for text in [haproxy(Event::Slow, 4001, 4002), nginx(Event::Slow, 4001, 4002, folder)] {
+            assert!(text.contains(" 127.0.0.1:4001") && text.contains("127.0.0.1:4002"), "{text}");
+            assert!(text.contains("timeout server 1s") || text.contains("proxy_read_timeout 1s"), "{text}");
+            assert!(text.contains("alive 30s") || text.contains("keepalive_timeout 30s"), "{text}");
+            assert!(!text.contains(":80") && !text.contains("75s"), "{text}");
+        }
+    }
 }
