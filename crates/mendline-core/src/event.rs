@@ -78,6 +78,21 @@ pub enum Dropped {
     NoStream,
 }
 
+impl Dropped {
+    /// Returns the stable name for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dropped::Late => "late",
+            Dropped::Unknown => "unknown_request",
+            Dropped::WithoutId => "without_id",
+            Dropped::Undeliverable => "undeliverable",
+            Dropped::StaleProgress => "stale_progress",
+            Dropped::StaleReply => "stale_reply",
+            Dropped::NoStream => "no_stream",
+        }
+    }
+}
+
 /// The answer of an upstream to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {

@@ -45,6 +45,18 @@ pub enum BreakerState {
     Isolated,
 }
 
+impl BreakerState {
+    /// Returns the stable name for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            BreakerState::Closed => "closed",
+            BreakerState::Open => "open",
+            BreakerState::HalfOpen => "half_open",
+            BreakerState::Isolated => "isolated",
+        }
+    }
+}
+
 /// The result of an attempt that reached the server, as a sign of its health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
