@@ -21,6 +21,7 @@ use crate::login::LoginOptions;
 use crate::logout::LogoutOptions;
 use crate::logs::LogsOptions;
 use crate::man::ManOptions;
+use crate::metrics::{MetricsFlags, MetricsOptions};
 use crate::policy_flags::PolicyFlags;
 use crate::remove::RemoveOptions;
 use crate::report::ReportOptions;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Status(StatusOptions),
     /// Show what was recovered: restarts, reconnects, retries, saved calls
     Stats(StatsOptions),
+    /// Print or serve the metrics of every running Mendline, for Prometheus
+    Metrics(MetricsOptions),
     /// Make a running Mendline reconnect to its server; clients stay connected
     Reconnect(ReconnectOptions),
     /// Take a server out of service: nothing is sent to it until it is resumed
@@ -156,6 +159,9 @@ pub(crate) struct RunOptions {
 
     #[command(flatten)]
     pub(crate) server: ServerFlags,
+
+    #[command(flatten)]
+    pub(crate) metrics: MetricsFlags,
 
     /// Member that the entry did not have before `wrap`; for `unwrap`, ignored here
     #[arg(long, value_name = "MEMBER", hide = true)]

@@ -32,6 +32,7 @@ mod logout;
 mod logs;
 mod man;
 mod mcp_client;
+mod metrics;
 mod named;
 mod names;
 mod next_step;
@@ -87,6 +88,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Token(options) => token::run(&options),
         Command::Status(options) => status::run(&options),
         Command::Stats(options) => stats::run(&options),
+        Command::Metrics(options) => metrics::run(&options),
         Command::Reconnect(options) => control::reconnect(&options),
         Command::Isolate(options) => control::isolate(&options),
         Command::Resume(options) => control::resume(&options),

@@ -145,6 +145,10 @@ impl Bridge {
             directories: runtime_dir::candidates(|name| std::env::var_os(name)),
             configuration: entry.as_ref().map(|named| named.file.found.path.display().to_string()),
         });
+        if let Some(endpoint) = options.metrics.bind().await? {
+            log_handle.write(LogLevel::Info, &format!("serving metrics at http://{}/metrics", endpoint.address()?));
+            builder.metrics(endpoint);
+        }
         let reload = entry.map(|named| Reload::new(named, options, redactor, server.clone(), person));
         external_inputs::listen(builder.inputs(), server.id, through_the_network, reload, log.handle())?;
 

@@ -15,6 +15,7 @@ use mendline_config::LogSettings;
 
 use crate::cli::{NEGATIVE, ServeOptions};
 use crate::external_inputs;
+use crate::metrics::MetricsFlags;
 use crate::named::{Refusal, entry, locate, log_findings, read, resolve};
 use crate::plan::Plan;
 use crate::run::{RENEWAL_TIMEOUT, log_level_or_default};
@@ -44,6 +45,7 @@ struct Prepared {
     configuration: Option<String>,
     listen: std::net::SocketAddr,
     access: Access,
+    metrics: MetricsFlags,
 }
 
 fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
@@ -92,7 +94,8 @@ fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
         names.iter().for_each(|name| log_findings(loaded, name, &log.handle()));
     }
     let access = Access { hosts: options.hosts.clone(), origins: options.origins.clone(), tokens: Vec::new() };
-    Ok(Prepared { plans, log, configuration, listen: options.listen, access })
+    let metrics = options.run.metrics.clone();
+    Ok(Prepared { plans, log, configuration, listen: options.listen, access, metrics })
 }
 
 impl Prepared {
@@ -104,7 +107,7 @@ impl Prepared {
     }
 
     async fn serve(self) -> std::io::Result<()> {
-        let Prepared { plans, log, configuration, listen, access } = self;
+        let Prepared { plans, log, configuration, listen, access, metrics } = self;
         let (redactor, log_handle) = (log.redactor(), log.handle());
         let limits = plans.first().map(|plan| plan.limits.clone()).unwrap_or_default();
         let state = state_directory(|name| std::env::var_os(name));
@@ -138,6 +141,10 @@ impl Prepared {
         });
         if let Some((_, first)) = servers.first() {
             external_inputs::listen(builder.inputs(), first.id, through_the_network, None, log.handle())?;
+        }
+        if let Some(endpoint) = metrics.bind().await? {
+            log_handle.write(LogLevel::Info, &format!("serving metrics at http://{}/metrics", endpoint.address()?));
+            builder.metrics(endpoint);
         }
         let address = listener.address()?;
         for (name, _) in &servers {

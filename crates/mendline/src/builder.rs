@@ -38,11 +38,13 @@ use tokio::task::JoinHandle;
 
 use crate::catalogue::CatalogueFile;
 use crate::control::server::{InputSender, OpenError, SocketGuard};
+use crate::control::store::SharedStatus;
 use crate::control::{Socket, StatusObserver, StatusStore};
 use crate::credential::{CredentialSource, Keeper};
 use crate::driver::{Client, Driver, External, Observer};
 use crate::frontend::{Frontend, MultiFrontend};
 use crate::input_queue::{ExternalInput, InputQueue};
+use crate::metrics;
 use crate::observe::redact::Redactor;
 use crate::transport::guard::Guard;
 use crate::transport::next::Next;
@@ -56,6 +58,7 @@ pub struct Builder<O = ()> {
     observer: O,
     guard: Option<StartGuard>,
     control_socket: Option<ControlSocket>,
+    metrics: Option<metrics::endpoint::Endpoint>,
     multi: Option<Box<dyn MultiFrontend>>,
     inputs: Arc<InputQueue>,
 }
@@ -106,6 +109,7 @@ impl Builder {
             observer: (),
             guard: None,
             control_socket: None,
+            metrics: None,
             multi: None,
             inputs: Arc::default(),
         }
@@ -138,8 +142,10 @@ impl<O: Observer + 'static> Builder<O> {
 
     /// Adds an observer of events, after those that were added before.
     pub fn observer<N: Observer + 'static>(self, observer: N) -> Builder<(O, N)> {
-        let Builder { limits, redactor, servers, observer: first, guard, control_socket, multi, inputs } = self;
-        Builder { limits, redactor, servers, observer: (first, observer), guard, control_socket, multi, inputs }
+        let Builder { limits, redactor, servers, observer: first, guard, control_socket, metrics, multi, inputs } =
+            self;
+        let observer = (first, observer);
+        Builder { limits, redactor, servers, observer, guard, control_socket, metrics, multi, inputs }
     }
 
     /// Sets the redactor for quoted text of servers. Without it, only text that looks like a credential is redacted.
@@ -158,6 +164,11 @@ impl<O: Observer + 'static> Builder<O> {
         self.control_socket = Some(socket);
     }
 
+    /// Serves metrics at this endpoint while the engine runs.
+    pub fn metrics(&mut self, endpoint: metrics::endpoint::Endpoint) {
+        self.metrics = Some(endpoint);
+    }
+
     /// Sets a frontend with many clients. The engine then runs until it is stopped, whatever its clients do.
     pub fn multi_frontend(&mut self, frontend: Box<dyn MultiFrontend>) {
         self.multi = Some(frontend);
@@ -171,7 +182,7 @@ impl<O: Observer + 'static> Builder<O> {
     /// Starts the engine with these clients and their servers. Must be called inside a tokio runtime. The engine ends
     /// when all its clients have left, unless it has a frontend with many, or after [`Running::stop`].
     pub fn start<F: Frontend + 'static>(self, clients: impl IntoIterator<Item = (UpstreamId, F)>) -> Running {
-        let Builder { limits, redactor, servers, observer, guard, control_socket, multi, inputs } = self;
+        let Builder { limits, redactor, servers, observer, guard, control_socket, metrics, multi, inputs } = self;
         let mut problems = Vec::new();
         let has_child = servers.iter().any(|server| matches!(server.endpoint, Endpoint::Child(_)));
         let guard = guard
@@ -192,11 +203,18 @@ impl<O: Observer + 'static> Builder<O> {
             endpoints.push((endpoint, next, cell));
             list_caches.extend(list_cache.map(|file| (id, file)));
         }
-        let control = control_socket.and_then(|socket| {
-            let opened = socket.open(&configs, &redactor, &inputs);
+        let is_watched = control_socket.is_some() || metrics.is_some();
+        let configuration = control_socket.as_ref().and_then(|socket| socket.configuration.clone());
+        let store =
+            is_watched.then(|| StatusStore::new(configuration, &configs).with_redactor(redactor.clone()).shared());
+        let socket = control_socket.zip(store.clone()).and_then(|(socket, store)| {
+            let opened = socket.open(&configs, store, &inputs);
             opened.map_err(|why| problems.push(Problem::NoControlSocket(why))).ok()
         });
-        let (status, socket) = control.unzip();
+        let metrics = metrics.zip(store.clone()).map(|(endpoint, store)| {
+            MetricsTask(tokio::spawn(endpoint.serve(Arc::new(move || metrics::text::of_store(&store)))))
+        });
+        let status = store.filter(|_| socket.is_some() || metrics.is_some()).map(StatusObserver::new);
 
         let mut config = Config::new(configs);
         if multi.is_some() {
@@ -223,7 +241,11 @@ impl<O: Observer + 'static> Builder<O> {
             driver = driver.with_client(Client { id, upstream, frontend });
         }
         let queue = Arc::clone(&inputs);
-        let task = tokio::spawn(driver.run(move |cx| queue.poll(cx).map(External::Input)));
+        let engine = driver.run(move |cx| queue.poll(cx).map(External::Input));
+        let task = tokio::spawn(async move {
+            let _metrics = metrics;
+            engine.await
+        });
         Running { task, inputs, problems, _socket: socket }
     }
 }
@@ -232,15 +254,14 @@ impl ControlSocket {
     fn open(
         self,
         servers: &[UpstreamConfig],
-        redactor: &Redactor,
+        store: SharedStatus,
         inputs: &Arc<InputQueue>,
-    ) -> Result<(StatusObserver, SocketGuard), OpenError> {
+    ) -> Result<SocketGuard, OpenError> {
         let name = servers.first().map_or("", |server| &server.name);
         let socket = Socket::open(&self.directories, name)?;
-        let store = StatusStore::new(self.configuration, servers).with_redactor(redactor.clone()).shared();
         let inputs = Arc::clone(inputs);
         let send_input: InputSender = Arc::new(move |input| inputs.push_command(input));
-        Ok((StatusObserver::new(Arc::clone(&store)), socket.serve(store, send_input)))
+        Ok(socket.serve(store, send_input))
     }
 }
 
@@ -274,6 +295,15 @@ impl Running {
     pub async fn abort(self) {
         self.task.abort();
         let _ = self.task.await;
+    }
+}
+
+/// The task that serves metrics. It ends when this value is dropped.
+struct MetricsTask(JoinHandle<()>);
+
+impl Drop for MetricsTask {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -12,6 +12,7 @@ mod commands;
 mod completion;
 mod connections;
 mod many;
+mod metrics;
 mod probing;
 mod schema;
 #[path = "../http/site.rs"]

@@ -54,6 +54,28 @@ fn every_strategy_page_has_same_sections() {
 }
 
 #[test]
+fn page_of_metrics_lists_all_of_them() {
+    use mendline::metrics::families::{ALL, Kind};
+    let page = fs::read_to_string(root().join("docs/metrics.md")).unwrap();
+    let listed: Vec<&str> = page
+        .lines()
+        .filter(|line| {
+            line.starts_with("| `mendline_") || line.starts_with("| `mcp_") || line.starts_with("| `process_")
+        })
+        .collect();
+    let rows = ALL.iter().map(|family| {
+        let kind = match family.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Seconds => "histogram",
+        };
+        let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        format!("| `{}` | {kind} | {} | {} |", family.exported_name(), labels.join(", "), family.help)
+    });
+    assert_eq!(listed, rows.collect::<Vec<_>>());
+}
+
+#[test]
 fn check_accepts_every_configuration_on_pages() {
     let operators = fs::read_to_string(root().join("docs/recipes/operators.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();

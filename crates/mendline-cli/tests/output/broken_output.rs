@@ -82,6 +82,8 @@ fn lines() -> Vec<CommandLine> {
         line(&["stats"], 0, Out),
         line(&["stats", "--json"], 0, Out),
         line(&["stats", "nosuch"], 3, Err),
+        line(&["metrics"], 0, Out),
+        line(&["metrics", "--listen", "192.0.2.1:9464"], 1, Err),
         line(&["list"], 0, Out),
         line(&["list", "--json"], 0, Out),
         line(&["add", "other", "--dry-run", "https://mcp.example.com/mcp"], 0, Out),

@@ -205,6 +205,7 @@ fn lines(stage: &Stage) -> Vec<Vec<String>> {
         vec!["resume", &word],
         vec!["stats"],
         vec!["stats", &word],
+        vec!["metrics"],
         vec!["list", "--config", "good.json"],
         vec!["list", "--json", "--config", "good.json"],
         vec!["list", "--config", "wrong.json"],

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 /// The upper bounds of the buckets in milliseconds: those that the conventions advise for MCP.
-pub const BOUNDS: [u64; 14] = [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000];
+pub const BOUNDS: [u64; 14] =
+    [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000];
 
 /// A histogram of durations. Unlike [`Histogram`](crate::histogram::Histogram), which gives percentiles to people, its
 /// buckets are those that a monitoring system expects to stay the same.

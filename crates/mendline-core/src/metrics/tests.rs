@@ -99,8 +99,7 @@ fn waiting_counts_for_the_request_and_not_for_the_server() {
 
 #[test]
 fn tools_and_codes_beyond_the_limit_share_one_count() {
-    let mut events: Vec<Event> =
-        (0..10_000).map(|number| answered(&format!("tool{number}"), Answered::Ok)).collect();
+    let mut events: Vec<Event> = (0..10_000).map(|number| answered(&format!("tool{number}"), Answered::Ok)).collect();
     events.extend((0..1_000).map(|code| answered("tool0", Answered::Error(code - 40_000))));
     let metrics = folded(&events);
     assert_eq!(metrics.operations.len(), TOOLS + 1);
@@ -165,11 +164,7 @@ fn policies_and_lists_are_counted_by_name() {
         Event::MessageDropped { upstream, method, why: Dropped::Late },
         Event::AnsweredFromCatalogue { upstream, method, stale: true },
         Event::RateLimited { upstream, call: 1, wait: Duration::ZERO },
-        Event::SessionReplayFailed {
-            upstream,
-            link: LinkId { upstream, dial: 1 },
-            why: Reason::ConnectionEnded,
-        },
+        Event::SessionReplayFailed { upstream, link: LinkId { upstream, dial: 1 }, why: Reason::ConnectionEnded },
     ]);
     let changes: Vec<_> = metrics.breaker_changes.into_iter().collect();
     assert_eq!(changes, [("closed", 1), ("half_open", 1), ("open", 1)]);

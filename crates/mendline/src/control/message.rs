@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::Snapshot;
+use crate::metrics::Sample;
 
 /// The limit of a request, in bytes.
 pub(super) const REQUEST_BYTES: usize = 4 * 1024;
@@ -19,6 +20,8 @@ pub(super) const RESPONSE_BYTES: usize = 1024 * 1024;
 pub enum Request {
     /// Returns the state of the process and its servers.
     Snapshot,
+    /// Returns the metrics of the process and its servers.
+    Metrics,
     /// Returns events from now on.
     Events {
         /// The lowest level.
@@ -78,6 +81,8 @@ impl From<mendline_core::Level> for Level {
 pub enum Response {
     /// The state of the process and its servers.
     Snapshot(Box<Snapshot>),
+    /// The metrics of the process and its servers.
+    Metrics(Vec<Sample>),
     /// Events follow.
     Following,
     /// An event.

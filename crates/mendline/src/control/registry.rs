@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::message::{Command, EventRecord, Level, RESPONSE_BYTES, Request, Response};
 use super::runtime_dir;
 use super::snapshot::Snapshot;
+use crate::metrics::Sample;
 use crate::observe::escaped::Escaped;
 use crate::os::control_socket::{ClientStream, connect, is_ours, wait_for_any};
 use crate::os::files::is_socket;
@@ -128,15 +129,30 @@ impl Registry {
 
     /// Does the same as [`Registry::snapshots`] within this time.
     pub fn snapshots_within(&self, within: Duration) -> Vec<ProcessStatus> {
+        let found = self.query(&Request::Snapshot, within, Connection::snapshot);
+        found.into_iter().map(|(process, snapshot)| ProcessStatus { process, snapshot }).collect()
+    }
+
+    /// Queries the metrics of all processes within this time. Omits processes that have ended.
+    pub fn metrics_within(&self, within: Duration) -> Vec<(Process, Result<Vec<Sample>, QueryError>)> {
+        self.query(&Request::Metrics, within, Connection::metrics)
+    }
+
+    fn query<T>(
+        &self,
+        request: &Request,
+        within: Duration,
+        read: impl Fn(&mut Connection, Instant) -> Result<T, QueryError>,
+    ) -> Vec<(Process, Result<T, QueryError>)> {
         let deadline = Instant::now() + within;
         self.directories.iter().for_each(|directory| remove_stale_temporaries(directory));
         let mut found = Vec::new();
         for processes in self.processes().chunks(CONCURRENT_QUERIES) {
-            let connections: Vec<_> = processes.iter().map(|process| process.send(&Request::Snapshot)).collect();
+            let connections: Vec<_> = processes.iter().map(|process| process.send(request)).collect();
             for (process, connection) in processes.iter().zip(connections) {
-                let snapshot = connection.and_then(|mut connection| connection.snapshot(deadline));
-                if snapshot != Err(QueryError::Gone) {
-                    found.push(ProcessStatus { process: process.clone(), snapshot });
+                let response = connection.and_then(|mut connection| read(&mut connection, deadline));
+                if !matches!(response, Err(QueryError::Gone)) {
+                    found.push((process.clone(), response));
                 }
             }
         }
@@ -248,6 +264,13 @@ impl Connection {
     fn snapshot(&mut self, deadline: Instant) -> Result<Snapshot, QueryError> {
         match self.response(deadline)? {
             Response::Snapshot(snapshot) => Ok(*snapshot),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn metrics(&mut self, deadline: Instant) -> Result<Vec<Sample>, QueryError> {
+        match self.response(deadline)? {
+            Response::Metrics(samples) => Ok(samples),
             other => Err(unexpected(&other)),
         }
     }

@@ -9,7 +9,7 @@ mod entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mendline_core::{Event, UpstreamConfig, UpstreamId};
+use mendline_core::{Event, Moment, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
@@ -18,6 +18,7 @@ use super::parent::parent;
 use super::registry::StreamItem;
 use super::snapshot::{ClientInfo, ProcessInfo, Snapshot, StateKind, VERSION};
 use crate::driver::{At, Observer};
+use crate::metrics::{self, Sample};
 use crate::observe::redact::Redactor;
 
 /// The limit of unread events of one follower.
@@ -84,6 +85,14 @@ impl StatusStore {
         }
     }
 
+    /// Returns the current metrics of the process and its servers.
+    pub fn metrics(&self) -> Vec<Sample> {
+        let memory = crate::os::processes::own_memory();
+        let mut samples = metrics::of_process(&self.process.mendline, self.process.started_at, memory);
+        samples.extend(self.servers.iter().flat_map(|entry| entry.samples(&self.redactor)));
+        samples
+    }
+
     fn process(&self) -> ProcessInfo {
         let mut process = self.process.clone();
         if let Some(parent) = &mut process.parent {
@@ -108,10 +117,11 @@ impl StatusStore {
         receiver
     }
 
-    fn apply(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event, now: Moment) {
         let (upstream, is_routine) = (event.upstream(), is_routine(event));
         if let Some(entry) = upstream.and_then(|it| self.servers.get_mut(usize::from(it.0))) {
             entry.status.apply(event);
+            entry.metrics.apply(event, now);
             // Any answer can end the need for a login.
             if !is_routine || entry.kind == StateKind::NeedsLogin {
                 entry.note_time(event, self.is_stopping, clock());
@@ -208,8 +218,8 @@ impl StatusObserver {
 }
 
 impl Observer for StatusObserver {
-    fn on_event(&mut self, event: &Event, _: At) {
-        lock(&self.0).apply(event);
+    fn on_event(&mut self, event: &Event, at: At) {
+        lock(&self.0).apply(event, at.moment);
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
@@ -222,7 +232,7 @@ impl Observer for StatusObserver {
 }
 
 /// Locks the store. Writer and readers run on one thread, so this never waits.
-pub(super) fn lock(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
+pub(crate) fn lock(store: &SharedStatus) -> MutexGuard<'_, StatusStore> {
     store.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -27,6 +27,14 @@ impl StateKind {
         }
     }
 
+    /// Returns the stable name for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            StateKind::NeedsLogin => "needs_login",
+            state => state.word(),
+        }
+    }
+
     /// Returns the name of this state.
     pub fn word(self) -> &'static str {
         match self {

@@ -18,6 +18,7 @@ mod sessions;
 mod stream_queue;
 
 pub use access::{Access, AccessToken, Denied};
+pub(crate) use body::ResponseBody;
 pub use gateway::{Gateway, GatewayServer};
 pub use hub::{Hub, HubFrontend};
 pub use listener::Listener;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mendline_core::config::{self, Dialect, RateLimit, Transport};
 use mendline_core::event::Over;
+use mendline_core::metrics::UpstreamMetrics;
 use mendline_core::policy::breaker;
 use mendline_core::status::{BreakerStatus, Counts, SilentCall, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
@@ -13,6 +14,7 @@ use crate::control::snapshot::{
     Breaker, BreakerState, Calls, Connection, Credential, CredentialKind, LastError, Latency, Limit, Lists, Outcomes,
     Rate, Server, State, StateKind, ToolBreaker, TransportKind,
 };
+use crate::metrics::{self, Sample, ServerMetrics};
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
 
@@ -28,6 +30,7 @@ pub(super) struct Entry {
     rate_limit: Option<RateLimit>,
     credential: Option<CredentialKind>,
     pub(super) status: UpstreamStatus,
+    pub(super) metrics: UpstreamMetrics,
     /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
     since: Duration,
@@ -60,6 +63,7 @@ impl Entry {
                 config::CredentialKind::Login => Some(CredentialKind::Login),
             },
             status: UpstreamStatus::default(),
+            metrics: UpstreamMetrics::default(),
             kind: StateKind::Idle,
             since: now,
             parked_since: None,
@@ -116,6 +120,18 @@ impl Entry {
         let why = known.why.map(|why| shown(&why.to_string(), redactor));
         let state = known.state.name().to_owned();
         Some(Credential { kind, state, renewals: known.renewals, failures: known.failures, why })
+    }
+
+    /// Returns the metrics of the server.
+    pub(super) fn samples(&self, redactor: &Redactor) -> Vec<Sample> {
+        let server = ServerMetrics {
+            name: &self.name,
+            state: self.kind.name(),
+            is_up: matches!(self.kind, StateKind::Ready | StateKind::Idle),
+            status: &self.status,
+            metrics: &self.metrics,
+        };
+        metrics::of_server(&server, redactor)
     }
 
     /// Returns the current state of the server.

@@ -47,6 +47,12 @@ pub fn table() -> BTreeMap<u32, Process> {
     .collect()
 }
 
+/// Returns the resident memory of this process.
+pub(crate) fn own_memory() -> Option<u64> {
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    Some(Stat::of(std::process::id())?.pages * page)
+}
+
 /// Returns the parent of this process; `None` if it is outside of our container.
 pub(crate) fn own_parent() -> Option<u32> {
     rustix::process::getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())
