@@ -84,6 +84,16 @@ impl ClientSession {
         self
     }
 
+    /// The upstream of its requests.
+    pub fn upstream(&self) -> UpstreamId {
+        self.upstream
+    }
+
+    /// Records that its upstream was removed: later requests are refused.
+    pub fn lose_upstream(&mut self) {
+        self.upstream = UpstreamId::NONE;
+    }
+
     /// Requests that end by themselves, which excludes subscriptions.
     pub fn running(&self) -> usize {
         self.requests.len() - self.listening
