@@ -1,8 +1,8 @@
 //! The upstreams of an engine, which come and go.
 //!
-//! An upstream has a place from the input that adds it until everything that it began is over: its calls are answered,
+//! An upstream has a slot from the input that adds it until everything that it began is over: its calls are answered,
 //! its process is reaped, its exchanges have ended. Only then the shell may use its number again. The numbers of dials
-//! and exchanges go on in such a place, so that no [`LinkId`](crate::LinkId) and no
+//! and exchanges go on in such a slot, so that no [`LinkId`](crate::LinkId) and no
 //! [`ExchangeId`](crate::port::ExchangeId) is used twice.
 
 use crate::config::UpstreamConfig;
@@ -18,18 +18,18 @@ pub struct Numbers {
     pub exchanges: u64,
 }
 
-/// One place.
+/// One slot.
 #[derive(Debug, Default)]
-struct Place {
+struct Slot {
     upstream: Option<Box<Upstream>>,
-    /// The numbers of the upstreams that had this place before.
+    /// The numbers of the upstreams that had this slot before.
     former: Numbers,
 }
 
 /// The upstreams, by their numbers.
 #[derive(Debug, Default)]
 pub struct UpstreamTable {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     /// Upstreams that are being removed.
     leaving: Vec<UpstreamId>,
 }
@@ -50,28 +50,28 @@ impl UpstreamTable {
         if id == UpstreamId::NONE || self.get(id).is_some() {
             return false;
         }
-        if at >= self.places.len() {
-            self.places.resize_with(at + 1, Place::default);
+        if at >= self.slots.len() {
+            self.slots.resize_with(at + 1, Slot::default);
         }
-        let place = &mut self.places[at];
-        place.upstream = Some(Box::new(Upstream::new(id, config).with_numbers(place.former)));
+        let slot = &mut self.slots[at];
+        slot.upstream = Some(Box::new(Upstream::new(id, config).with_numbers(slot.former)));
         true
     }
 
     pub fn get(&self, id: UpstreamId) -> Option<&Upstream> {
-        self.places.get(usize::from(id.0))?.upstream.as_deref()
+        self.slots.get(usize::from(id.0))?.upstream.as_deref()
     }
 
     pub fn get_mut(&mut self, id: UpstreamId) -> Option<&mut Upstream> {
-        self.places.get_mut(usize::from(id.0))?.upstream.as_deref_mut()
+        self.slots.get_mut(usize::from(id.0))?.upstream.as_deref_mut()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Upstream> {
-        self.places.iter().filter_map(|place| place.upstream.as_deref())
+        self.slots.iter().filter_map(|slot| slot.upstream.as_deref())
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Upstream> {
-        self.places.iter_mut().filter_map(|place| place.upstream.as_deref_mut())
+        self.slots.iter_mut().filter_map(|slot| slot.upstream.as_deref_mut())
     }
 
     /// Records that an upstream is being removed. Returns false if there is none, or if it is known already.
@@ -96,10 +96,10 @@ impl UpstreamTable {
     /// Removes an upstream that is over.
     pub fn remove(&mut self, id: UpstreamId) {
         self.leaving.retain(|leaving| *leaving != id);
-        if let Some(place) = self.places.get_mut(usize::from(id.0))
-            && let Some(upstream) = place.upstream.take()
+        if let Some(slot) = self.slots.get_mut(usize::from(id.0))
+            && let Some(upstream) = slot.upstream.take()
         {
-            place.former = upstream.numbers();
+            slot.former = upstream.numbers();
         }
     }
 }
