@@ -36,6 +36,10 @@ pub enum Route<'a> {
     Health,
     /// Whether the gateway takes requests; of one server, whether it answers.
     Ready(Option<&'a str>),
+    /// The status of the servers.
+    ApiStatus,
+    /// Their events.
+    ApiEvents,
     /// None of them.
     Unknown,
 }
@@ -53,6 +57,8 @@ impl Route<'_> {
             (Some("sse"), server, None, _) => Route::Sse(server),
             (Some("healthz"), None, ..) => Route::Health,
             (Some("readyz"), server, None, _) => Route::Ready(server),
+            (Some("api"), Some("status"), None, _) => Route::ApiStatus,
+            (Some("api"), Some("events"), None, _) => Route::ApiEvents,
             _ => Route::Unknown,
         }
     }
