@@ -158,7 +158,7 @@ pub(crate) struct RunOptions {
     pub(crate) server: ServerFlags,
 
     /// `auto`: use a running `mendline serve` that has the server of this name; without one, run it here
-    #[arg(long, value_name = "HOW", requires = "target")]
+    #[arg(long, value_name = "HOW", requires = "target", hide_possible_values = true)]
     pub(crate) via: Option<Via>,
 
     /// Member that the entry did not have before `wrap`; for `unwrap`, ignored here
