@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::Resettable;
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
@@ -163,6 +163,10 @@ pub(crate) struct RunOptions {
     #[command(flatten)]
     pub(crate) metrics: MetricsFlags,
 
+    /// `auto`: use a running `mendline serve` that has the server of this name; without one, run it here
+    #[arg(long, value_name = "HOW", requires = "target", hide_possible_values = true)]
+    pub(crate) via: Option<Via>,
+
     /// Member that the entry did not have before `wrap`; for `unwrap`, ignored here
     #[arg(long, value_name = "MEMBER", hide = true)]
     pub(crate) entry_without: Vec<String>,
@@ -189,6 +193,13 @@ pub(crate) struct RunOptions {
     /// Print help with every option
     #[arg(id = "help_all", long = "help-all", action = ArgAction::HelpShort, help_heading = Resettable::Reset)]
     _help_all: Option<bool>,
+}
+
+/// The way to a server of the configuration file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// Through a gateway of this user that has the server, else directly.
+    Auto,
 }
 
 impl RunOptions {

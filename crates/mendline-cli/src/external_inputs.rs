@@ -16,10 +16,20 @@ use mendline::os::{
 use mendline::os_events::network::Network;
 use mendline::os_events::sleep::Sleep;
 
-use crate::reload::Reload;
-
 /// Polling interval of the configuration file.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The configuration file of a running process.
+pub(crate) trait WatchedFile: Send {
+    /// Checks the file for a change, and applies it.
+    fn look(&mut self, log: &LogHandle);
+
+    /// Reads the file at SIGHUP.
+    fn read(&mut self, log: &LogHandle);
+}
+
+/// What happens at the first signal that stops the process, before the engine stops.
+pub(crate) type BeforeStop = Box<dyn Fn() + Send>;
 
 /// Starts to listen, and to the network only if the server is reached through it. A source that fails is left out,
 /// except for signals: without a handler they would kill the process.
@@ -27,7 +37,8 @@ pub(crate) fn listen(
     queue: Arc<InputQueue>,
     upstream: UpstreamId,
     through_the_network: bool,
-    mut reload: Option<Reload>,
+    mut file: Option<Box<dyn WatchedFile>>,
+    before_stop: Option<BeforeStop>,
     log: LogHandle,
 ) -> std::io::Result<()> {
     let mut signals = Signals::listen(upstream)?;
@@ -39,20 +50,19 @@ pub(crate) fn listen(
                 trigger = signals.next() => trigger,
                 () = woken(&mut sleep) => Trigger::Input(ExternalInput::SystemResumed),
                 () = changed(&mut network) => Trigger::Input(ExternalInput::NetworkChanged),
-                () = tokio::time::sleep(POLL_INTERVAL), if reload.is_some() => Trigger::CheckFile,
+                () = tokio::time::sleep(POLL_INTERVAL), if file.is_some() => Trigger::CheckFile,
             };
-            let change = match (trigger, &mut reload) {
+            match (trigger, &mut file) {
                 (Trigger::Input(input), _) => {
+                    if let (ExternalInput::Stop, Some(before_stop)) = (input, &before_stop) {
+                        before_stop();
+                    }
                     queue.push(input);
-                    None
                 }
-                (Trigger::CheckFile, Some(reload)) => reload.look(&log),
-                (Trigger::Reload, Some(reload)) => reload.read(&log),
+                (Trigger::CheckFile, Some(file)) => file.look(&log),
+                (Trigger::Reload, Some(file)) => file.read(&log),
                 // Without a file, SIGHUP has no effect, but must not end the process.
-                (Trigger::CheckFile | Trigger::Reload, None) => None,
-            };
-            if let Some(change) = change {
-                queue.push_change(change);
+                (Trigger::CheckFile | Trigger::Reload, None) => {}
             }
         }
     });

@@ -23,6 +23,7 @@ mod first_run;
 mod help;
 mod interrupt;
 mod invocation;
+mod joined_gateway;
 mod json_text;
 mod list;
 mod log_files;
@@ -82,7 +83,7 @@ fn main() -> ExitCode {
 fn run_command(command: Command) -> ExitCode {
     match command {
         Command::Run(options) => run::run(options),
-        Command::Serve(options) => serve::run(&options),
+        Command::Serve(options) => serve::run(*options),
         Command::Login(options) => login::run(&options),
         Command::Logout(options) => logout::run(&options),
         Command::Token(options) => token::run(&options),

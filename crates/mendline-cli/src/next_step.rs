@@ -106,7 +106,7 @@ fn repair(id: &str, server: &Server) -> String {
 #[cfg(test)]
 mod tests {
     use mendline::control::snapshot::{
-        Breaker, Calls, Connection, Credential, Latency, Limit, Lists, State, ToolBreaker, TransportKind,
+        Breaker, Calls, Connection, Credential, Facts, Latency, Limit, Lists, State, ToolBreaker, TransportKind,
     };
 
     use super::*;
@@ -139,6 +139,8 @@ mod tests {
             connection: Connection::default(),
             last_error: None,
             credential: None,
+            sessions: 0,
+            facts: Facts::default(),
         }
     }
 

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use mendline::builder::ServerHandle;
 use mendline::decisions::UpstreamConfig;
 use mendline::decisions::port::Change;
-use mendline::input_queue::Reconfiguration;
+use mendline::input_queue::{InputQueue, Reconfiguration};
 use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::observe::redact::Redactor;
 use mendline_config::{Source, Watch};
 use mendline_oauth::LoginUi;
 
 use crate::cli::RunOptions;
+use crate::external_inputs::WatchedFile;
 use crate::named::{Named, NamedFile, entry, log_findings};
 use crate::plan::Plan;
 
@@ -32,6 +33,26 @@ pub(crate) struct Reload {
     server: ServerHandle,
     /// The person at this desktop, if one is there.
     person: Option<Arc<dyn LoginUi>>,
+    /// The queue for what follows from a change.
+    inputs: Arc<InputQueue>,
+}
+
+impl WatchedFile for Reload {
+    fn look(&mut self, log: &LogHandle) {
+        if let Some(source) = self.watch.look() {
+            self.pass_on(source, log);
+        }
+    }
+
+    fn read(&mut self, log: &LogHandle) {
+        match self.watch.look_anew() {
+            Some(source) => self.pass_on(source, log),
+            None => {
+                let path = self.file.found.path.display();
+                log.write(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
+            }
+        }
+    }
 }
 
 impl Reload {
@@ -41,27 +62,16 @@ impl Reload {
         redactor: Redactor,
         server: ServerHandle,
         person: Option<Arc<dyn LoginUi>>,
+        inputs: Arc<InputQueue>,
     ) -> Reload {
         let watch = Watch::new(&named.file.found.path, named.loaded.source.text());
         let Named { file, plan, name, .. } = named;
-        Reload { name, options, file, watch, plan, redactor, server, person }
+        Reload { name, options, file, watch, plan, redactor, server, person, inputs }
     }
 
-    /// Checks the file for a change, and returns the input that follows from it.
-    pub(crate) fn look(&mut self, log: &LogHandle) -> Option<Reconfiguration> {
-        let source = self.watch.look()?;
-        self.take(source, log)
-    }
-
-    /// Reads the file at SIGHUP.
-    pub(crate) fn read(&mut self, log: &LogHandle) -> Option<Reconfiguration> {
-        match self.watch.look_anew() {
-            Some(source) => self.take(source, log),
-            None => {
-                let path = self.file.found.path.display();
-                log.write(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
-                None
-            }
+    fn pass_on(&mut self, source: Source, log: &LogHandle) {
+        if let Some(change) = self.take(source, log) {
+            self.inputs.push_change(change);
         }
     }
 
@@ -128,6 +138,6 @@ impl Reload {
 }
 
 /// Returns whether two configurations are equal, judged by their debug output.
-fn is_alike(left: &UpstreamConfig, right: &UpstreamConfig) -> bool {
+pub(crate) fn is_alike(left: &UpstreamConfig, right: &UpstreamConfig) -> bool {
     format!("{left:?}") == format!("{right:?}")
 }

@@ -20,8 +20,9 @@ use mendline::stats::StatsObserver;
 use mendline_config::LogSettings;
 use mendline_oauth::LoginUi;
 
-use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions};
-use crate::external_inputs;
+use crate::cli::{NEEDS_LOGIN, NEGATIVE, RunOptions, Via};
+use crate::external_inputs::{self, WatchedFile};
+use crate::joined_gateway;
 use crate::login::browser;
 use crate::login::ui::DesktopUi;
 use crate::named::{Named, Refusal, log_findings, named};
@@ -78,7 +79,15 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         }
         Ok::<Log, String>(log)
     };
+    let gateway = options.via.and_then(|Via::Auto| joined_gateway::url(line.by_name()?));
     let bridge = match line.by_name() {
+        Some(name) if gateway.is_some() => {
+            let plan = joined_gateway::plan(name, gateway.as_deref(), &line)?;
+            let log = log_for(&plan, &LogSettings::default())?;
+            let words = format!("uses the gateway at {}", gateway.unwrap_or_default());
+            log.write(LogLevel::Info, &words);
+            Bridge { plan, log, entry: None, options: Arc::clone(options) }
+        }
         Some(name) => {
             let named = named(name, &line)?;
             let plan = named.plan.clone();
@@ -149,8 +158,12 @@ impl Bridge {
             log_handle.write(LogLevel::Info, &format!("serving metrics at http://{}/metrics", endpoint.address()?));
             builder.metrics(endpoint);
         }
-        let reload = entry.map(|named| Reload::new(named, options, redactor, server.clone(), person));
-        external_inputs::listen(builder.inputs(), server.id, through_the_network, reload, log.handle())?;
+        let inputs = builder.inputs();
+        let reload = entry.map(|named| {
+            let reload = Reload::new(named, options, redactor, server.clone(), person, Arc::clone(&inputs));
+            Box::new(reload) as Box<dyn WatchedFile>
+        });
+        external_inputs::listen(inputs, server.id, through_the_network, reload, None, log.handle())?;
 
         let frontend = StdioFrontend::open(&limits)?;
         let mut running = builder.observer(log).observer(stats).start([(server.id, frontend)]);

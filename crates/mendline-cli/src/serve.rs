@@ -1,27 +1,37 @@
 //! `mendline serve`: many clients over HTTP, one or more servers.
 
+mod served_file;
+mod shutdown;
+
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use mendline::builder::ControlSocket;
 use mendline::catalogue::CatalogueFile;
 use mendline::control::runtime_dir;
+use mendline::decisions::UpstreamId;
 use mendline::decisions::config::Transport;
 use mendline::frontend::ChannelFrontend;
-use mendline::frontend::http::{Access, Gateway, GatewayServer, Hub, Listener, Sealer, key_file};
+use mendline::frontend::http::{Access, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
 use mendline::observe::log::{Log, LogLevel};
+use mendline::os::activation;
 use mendline::state::state_directory;
-use mendline_config::LogSettings;
+use mendline_config::{ConfigFile, LogSettings, Watch};
+use tokio::task::AbortHandle;
 
-use crate::cli::{NEGATIVE, ServeOptions};
-use crate::external_inputs;
-use crate::metrics::MetricsFlags;
+use self::served_file::{RunningServer, ServedFile};
+use crate::cli::{NEGATIVE, RunOptions, ServeOptions};
+use crate::external_inputs::{self, BeforeStop, WatchedFile};
 use crate::named::{Refusal, entry, locate, log_findings, read, resolve};
 use crate::plan::Plan;
 use crate::run::{RENEWAL_TIMEOUT, log_level_or_default};
 
+/// The interval in which unused processes are looked for.
+const IDLE_INTERVAL: Duration = Duration::from_millis(500);
+
 /// Serves until a signal stops it.
-pub(crate) fn run(options: &ServeOptions) -> ExitCode {
+pub(crate) fn run(options: ServeOptions) -> ExitCode {
     let prepared = match prepare(options) {
         Ok(prepared) => prepared,
         Err(refusal) => {
@@ -38,17 +48,27 @@ pub(crate) fn run(options: &ServeOptions) -> ExitCode {
     }
 }
 
+/// The configuration file of the servers.
+struct OpenedFile {
+    found: ConfigFile,
+    text: String,
+    /// The only server that is served, if one was named.
+    only: Option<String>,
+}
+
 /// Everything that is needed to start.
 struct Prepared {
-    plans: Vec<Plan>,
+    /// The servers, by their names in the file.
+    plans: Vec<(String, Plan)>,
+    file: Option<OpenedFile>,
+    options: Arc<RunOptions>,
     log: Log,
     configuration: Option<String>,
     listen: std::net::SocketAddr,
     access: Access,
-    metrics: MetricsFlags,
 }
 
-fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
+fn prepare(options: ServeOptions) -> Result<Prepared, Refusal> {
     if !options.listen.ip().is_loopback() {
         return Err(Refusal::from(format!(
             "{} is not a loopback address, and access tokens are not configured; use --listen 127.0.0.1:{}",
@@ -56,21 +76,31 @@ fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
             options.listen.port()
         )));
     }
+    if options.run.via.is_some() {
+        return Err(Refusal::from("--via is for `mendline run`; a gateway runs its servers itself".to_owned()));
+    }
     let level = log_level_or_default(options.run.log_level)?;
     let line = options.run.line();
-    let (mut plans, mut loaded, mut configuration) = (Vec::new(), None, None);
+    let (mut plans, mut loaded, mut configuration, mut file) = (Vec::new(), None, None, None);
     if line.target.is_some() || !line.command.is_empty() || options.run.server.url_env.is_some() {
         let (plan, named) = resolve(&line)?;
-        plans.push(plan);
+        let name = named.as_ref().map_or_else(|| plan.upstream.name.clone(), |named| named.name.clone());
         if let Some(named) = named {
             configuration = Some(named.file.found.path.display().to_string());
+            // The file of a client has its servers in a section of its own, and is read at the start only.
+            file = named.file.section.is_none().then(|| OpenedFile {
+                found: named.file.found,
+                text: named.loaded.source.text().to_owned(),
+                only: Some(name.clone()),
+            });
             loaded = Some(named.loaded);
         }
+        plans.push((name, plan));
     } else {
         let found = locate(line.server.config.as_deref())?;
-        let file = read(&found)?;
-        for server in file.servers.iter().filter(|server| !server.is_disabled) {
-            plans.push(entry(&file, &server.name, &line)?);
+        let read = read(&found)?;
+        for server in read.servers.iter().filter(|server| !server.is_disabled) {
+            plans.push((server.name.clone(), entry(&read, &server.name, &line)?));
         }
         if plans.is_empty() {
             let path = found.path.display();
@@ -79,11 +109,12 @@ fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
             )));
         }
         configuration = Some(found.path.display().to_string());
-        loaded = Some(file);
+        file = Some(OpenedFile { found, text: read.source.text().to_owned(), only: None });
+        loaded = Some(read);
     }
-    let names: Vec<String> = plans.iter().map(|plan| plan.upstream.name.clone()).collect();
+    let names: Vec<String> = plans.iter().map(|(_, plan)| plan.upstream.name.clone()).collect();
     let mut log = Log::to_stderr(level, names.clone());
-    for plan in &plans {
+    for (_, plan) in &plans {
         log.redactor().learn(&plan.secrets());
     }
     let settings: LogSettings = loaded.as_ref().map(|loaded| loaded.logs).unwrap_or_default();
@@ -94,8 +125,8 @@ fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
         names.iter().for_each(|name| log_findings(loaded, name, &log.handle()));
     }
     let access = Access { hosts: options.hosts.clone(), origins: options.origins.clone(), tokens: Vec::new() };
-    let metrics = options.run.metrics.clone();
-    Ok(Prepared { plans, log, configuration, listen: options.listen, access, metrics })
+    let (listen, options) = (options.listen, Arc::new(options.run));
+    Ok(Prepared { plans, file, options, log, configuration, listen, access })
 }
 
 impl Prepared {
@@ -107,9 +138,9 @@ impl Prepared {
     }
 
     async fn serve(self) -> std::io::Result<()> {
-        let Prepared { plans, log, configuration, listen, access, metrics } = self;
+        let Prepared { plans, file, options, log, configuration, listen, access } = self;
         let (redactor, log_handle) = (log.redactor(), log.handle());
-        let limits = plans.first().map(|plan| plan.limits.clone()).unwrap_or_default();
+        let limits = plans.first().map(|(_, plan)| plan.limits.clone()).unwrap_or_default();
         let state = state_directory(|name| std::env::var_os(name));
         let key = match &state {
             Some(state) => key_file::read_or_create(state)?,
@@ -117,55 +148,85 @@ impl Prepared {
         };
         let sealer =
             Sealer::new(&key).ok_or_else(|| std::io::Error::other("the key of the session ids is unusable"))?;
-        let listener = Listener::bind(listen).await.map_err(|error| {
-            let why = format!("cannot listen on {listen}: {error}; choose another address with --listen");
-            std::io::Error::new(error.kind(), why)
-        })?;
+        let passed = activation::listening_socket()?;
+        let is_activated = passed.is_some();
+        let listener = match passed {
+            Some(socket) => Listener::from_socket(socket)?,
+            None => Listener::bind(listen).await.map_err(|error| {
+                let why = format!("cannot listen on {listen}: {error}; choose another address with --listen");
+                std::io::Error::new(error.kind(), why)
+            })?,
+        };
 
         let mut builder = Plan::empty_builder(limits.clone(), redactor.clone());
         let mut servers = Vec::new();
-        let through_the_network = plans.iter().any(|plan| plan.upstream.transport != Transport::Child);
-        for plan in plans {
-            let name = plan.upstream.name.clone();
+        let through_the_network = plans.iter().any(|(_, plan)| plan.upstream.transport != Transport::Child);
+        for (name, plan) in plans {
             let state = state.as_ref().filter(|_| plan.upstream.catalogue.cache);
             let list_cache = state.and_then(|state| CatalogueFile::open(state, plan.identity(), log.handle()));
-            let server = plan.add_to(&mut builder, redactor.clone(), None).map_err(std::io::Error::other)?;
+            let opened = plan.clone().add_to(&mut builder, redactor.clone(), None);
+            let handle = opened.map_err(std::io::Error::other)?;
             if let Some(list_cache) = list_cache {
-                builder.list_cache(server.id, list_cache.hiding(redactor.clone()));
+                builder.list_cache(handle.id, list_cache.hiding(redactor.clone()));
             }
-            servers.push((name, server));
+            servers.push(RunningServer { name, plan, handle });
         }
         builder.control_socket(ControlSocket {
             directories: runtime_dir::candidates(|name| std::env::var_os(name)),
             configuration,
         });
-        if let Some((_, first)) = servers.first() {
-            external_inputs::listen(builder.inputs(), first.id, through_the_network, None, log.handle())?;
-        }
-        if let Some(endpoint) = metrics.bind().await? {
+        if let Some(endpoint) = options.metrics.bind().await? {
             log_handle.write(LogLevel::Info, &format!("serving metrics at http://{}/metrics", endpoint.address()?));
             builder.metrics(endpoint);
         }
         let address = listener.address()?;
-        for (name, _) in &servers {
-            log_handle.write(LogLevel::Info, &format!("serving {name} at http://{address}/mcp/{name}"));
-        }
         let (hub, frontend) = Hub::new();
         builder.multi_frontend(Box::new(frontend));
-        let named = |(name, server): (String, mendline::builder::ServerHandle)| GatewayServer {
-            name: Arc::from(name),
-            upstream: server.id,
-        };
-        let servers = servers.into_iter().map(named).collect();
-        let gateway = Arc::new(Gateway::new(hub, servers, access, sealer, limits));
-        let serving = tokio::spawn(listener.serve(gateway));
+        let inputs = builder.inputs();
         let mut running = builder.observer(log).start::<ChannelFrontend>([]);
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }
+        running.status().lock().unwrap_or_else(PoisonError::into_inner).set_gateway(format!("http://{address}"));
+        for server in &servers {
+            let name = &server.plan.upstream.name;
+            log_handle.write(LogLevel::Info, &format!("serving {name} at http://{address}/mcp/{name}"));
+        }
+        let pool = Arc::new(ServerPool::new(hub.clone(), servers.iter().map(RunningServer::for_gateway)));
+        let gateway = Gateway::new(hub, Arc::clone(&pool), access, sealer, limits).with_status(running.status());
+        let gateway = Arc::new(gateway);
+        let first = servers.first().map_or(UpstreamId(0), |server| server.handle.id);
+        let watched = file.map(|file| {
+            let (gateway, inputs) = (Arc::clone(&gateway), Arc::clone(&inputs));
+            let watch = Watch::new(&file.found.path, file.text);
+            let (is_ours, only) = (file.found.is_ours, file.only);
+            let file = ServedFile { options, is_ours, watch, only, servers, gateway, pool, inputs, redactor, state };
+            Box::new(file) as Box<dyn WatchedFile>
+        });
+        let serving = tokio::spawn(listener.serve(Arc::clone(&gateway)));
+        // Connections to a socket of the service manager wait for the next process.
+        let accepting = is_activated.then(|| serving.abort_handle());
+        let drained = Arc::clone(&gateway);
+        let before_stop: BeforeStop = Box::new(move || {
+            drained.drain();
+            accepting.iter().for_each(AbortHandle::abort);
+        });
+        external_inputs::listen(inputs, first, through_the_network, watched, Some(before_stop), log_handle)?;
+        let stopping_idle = tokio::spawn(stop_idle(Arc::clone(&gateway)));
         let ended = running.ended().await;
+        stopping_idle.abort();
+        shutdown::end_streams(&gateway).await;
         serving.abort();
         mendline_oauth::finish_renewals(RENEWAL_TIMEOUT).await;
         ended.map(drop)
+    }
+}
+
+/// Ends processes that no client uses, again and again.
+async fn stop_idle(gateway: Arc<Gateway>) {
+    let mut interval = tokio::time::interval(IDLE_INTERVAL);
+    loop {
+        interval.tick().await;
+        gateway.stop_idle();
     }
 }

@@ -179,6 +179,7 @@ pub const SERVER: &[Key] = &[
     CATALOGUE,
     STARTUP,
     SHARING,
+    IDLE,
     TRUST_HINTS,
     OWN_TOOLS,
     // Codex.
@@ -251,6 +252,7 @@ pub(crate) const POLICIES: &[Key] = &[
     CATALOGUE,
     STARTUP,
     SHARING,
+    IDLE,
     TRUST_HINTS,
     OWN_TOOLS,
 ];
@@ -386,8 +388,18 @@ const STARTUP: Key = key(
     "atOnce",
     "atOnce: answer the handshake before the server is up; wait: wait for the server.",
 );
-const SHARING: Key =
-    key("sharing", Kind::Unsupported(GATEWAY), "", "One child for all clients of the gateway, or one for each.");
+const SHARING: Key = key(
+    "sharing",
+    Kind::Choice(&["shared", "perClient"]),
+    "shared for a command, perClient for a URL",
+    "`mendline serve`: clients that are alike share a process or session, or each has its own.",
+);
+const IDLE: Key = key(
+    "idle",
+    Kind::Duration(SECOND),
+    "10m",
+    "`mendline serve`: the time after which a command without a client is stopped; the next request starts it.",
+);
 const OWN_TOOLS: Key = key(
     "ownTools",
     Kind::Flag,

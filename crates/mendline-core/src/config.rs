@@ -72,6 +72,19 @@ pub struct UpstreamConfig {
     pub failures: FailureForm,
     /// Whether the lists of clients have a tool and a resource of Mendline itself.
     pub own_tools: bool,
+    /// The clients of a gateway that share a process or session; `None`: the default of the transport.
+    pub sharing: Option<Sharing>,
+    /// The time after which the process of a gateway ends that no client uses.
+    pub idle: Duration,
+}
+
+/// The clients of a gateway that share a process or session of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Clients that are alike for the server: see [`crate::sharing::ShareKey`].
+    Shared,
+    /// None: each client has its own.
+    PerClient,
 }
 
 impl UpstreamConfig {
@@ -105,6 +118,8 @@ impl UpstreamConfig {
             catalogue: Catalogue::default(),
             failures: FailureForm::default(),
             own_tools: false,
+            sharing: None,
+            idle: defaults::IDLE,
         }
     }
 }

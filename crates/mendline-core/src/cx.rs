@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::dial_pace::DialPaces;
 use crate::dispatch::{ClientEvent, Dispatch, UpstreamCommand};
 use crate::event::Event;
 use crate::ledger::Ledger;
@@ -46,8 +47,35 @@ pub enum Alarm {
     Silence(UpstreamId),
     /// The catalogue is to be saved.
     Cache(UpstreamId),
+    /// The time for the running calls of an upstream that is being removed is over.
+    Remove(UpstreamId),
     /// The drain is over.
     Drain,
+}
+
+impl Alarm {
+    /// The upstream that it is for.
+    pub fn upstream(self) -> Option<UpstreamId> {
+        match self {
+            Alarm::Call(upstream, _)
+            | Alarm::Link(upstream)
+            | Alarm::KeepAlive(upstream)
+            | Alarm::Notices(upstream)
+            | Alarm::Handshake(upstream)
+            | Alarm::Look(upstream)
+            | Alarm::OneWay(upstream)
+            | Alarm::Orphans(upstream)
+            | Alarm::Close(upstream)
+            | Alarm::Gate(upstream)
+            | Alarm::Availability(upstream)
+            | Alarm::Hints(upstream)
+            | Alarm::Lists(upstream)
+            | Alarm::Silence(upstream)
+            | Alarm::Cache(upstream)
+            | Alarm::Remove(upstream) => Some(upstream),
+            Alarm::Drain => None,
+        }
+    }
 }
 
 /// The context of one input.
@@ -58,6 +86,7 @@ pub struct Cx<'a> {
     pub rng: &'a mut SeededRng,
     pub outputs: &'a mut VecDeque<Output>,
     pub dispatch: &'a mut Dispatch,
+    pub dial_paces: &'a mut DialPaces,
     /// Quotes text of a peer.
     pub quote: &'a dyn Quote,
 }

@@ -289,6 +289,20 @@ pub const DETACHED_QUEUE_BYTES: usize = 256 << 10;
 /// The memory budget: the bytes that wait in the engine and the unfinished messages that shells hold.
 pub const LEDGER: usize = 256 << 20;
 
+// Gateway
+
+/// The time after which a process without a client ends: longer than a person reads between two questions, and short
+/// enough that a closed editor does not hold a browser or a database open.
+/// Set by `idle`.
+pub const IDLE: Duration = Duration::from_secs(600);
+/// Processes of one server. A client with roots needs one of its own; more than these are clients that never leave.
+pub const PROCESSES: usize = 64;
+/// The least time between two planned dials to a server that has several processes or sessions: 50 a second, which a
+/// server that has just come back can take.
+pub const SHARED_DIAL_PACE: Duration = Duration::from_millis(20);
+/// Sessions with one server over HTTP: each costs a few KiB here, and a table entry there.
+pub const SESSIONS: usize = 16_384;
+
 // Shutdown
 
 /// The time that running calls have to finish after a request to stop.

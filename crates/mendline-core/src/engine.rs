@@ -16,21 +16,25 @@ use std::sync::Arc;
 use mendline_wire::Spliced;
 
 use crate::client::ClientSession;
-use crate::config::{Config, Lifetime};
+use crate::config::{Config, CredentialKind, FailureForm, Lifetime, UpstreamConfig};
 use crate::cx::{Alarm, Cx};
 use crate::defaults;
-use crate::dispatch::{Dispatch, UpstreamCommand};
+use crate::dial_pace::DialPaces;
+use crate::dispatch::{ClientEvent, Dispatch, UpstreamCommand};
 use crate::event::{CredentialState, Event, LinkState};
+use crate::evidence::Outcome;
 use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::port::{ClientId, ClientStreams, Ending, Input, Output, Port, StreamId, StreamMessage, UpstreamId};
 use crate::quote::{Quote, Unredacted};
-use crate::reason::ConnectivityChange;
+use crate::reason::{ConnectivityChange, RefusalReason};
 use crate::rng::SeededRng;
 use crate::status::Status;
 use crate::timers::Timers;
 use crate::upstream::Upstream;
+use crate::upstream_table::UpstreamTable;
+use crate::words::{Cause, Failure};
 
 /// The phase of the shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +52,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Engine {
     clients: BTreeMap<ClientId, ClientSession>,
-    upstreams: Vec<Upstream>,
+    upstreams: UpstreamTable,
     lifetime: Lifetime,
     phase: Phase,
     /// A client has ended or was lost, so a shutdown may be due.
@@ -59,6 +63,7 @@ pub struct Engine {
     rng: SeededRng,
     outputs: VecDeque<Output>,
     dispatch: Dispatch,
+    dial_paces: DialPaces,
     quote: Arc<dyn Quote>,
     /// The status of all upstreams, if a client has Mendline's own tool.
     own_status: Option<Box<Status>>,
@@ -73,6 +78,7 @@ macro_rules! cx {
             rng: &mut $engine.rng,
             outputs: &mut $engine.outputs,
             dispatch: &mut $engine.dispatch,
+            dial_paces: &mut $engine.dial_paces,
             quote: &*$engine.quote,
         }
     };
@@ -81,15 +87,9 @@ macro_rules! cx {
 impl Engine {
     /// Creates an engine for these upstreams. Its randomness comes from `seed` alone.
     pub fn new(config: Config, seed: u64) -> Self {
-        let upstreams = config
-            .upstreams
-            .into_iter()
-            .enumerate()
-            .map(|(index, upstream)| Upstream::new(UpstreamId(index as u16), upstream))
-            .collect();
         Engine {
             clients: BTreeMap::new(),
-            upstreams,
+            upstreams: UpstreamTable::new(config.upstreams),
             lifetime: config.lifetime,
             phase: Phase::Running,
             client_gone: false,
@@ -99,6 +99,7 @@ impl Engine {
             rng: SeededRng::new(seed),
             outputs: VecDeque::new(),
             dispatch: Dispatch::default(),
+            dial_paces: DialPaces::default(),
             quote: Arc::new(Unredacted),
             own_status: None,
         }
@@ -175,6 +176,9 @@ impl Engine {
             Input::Reconfigure { upstream, config, change } => {
                 self.with_upstream(upstream, |it, cx| it.reconfigure(*config, change, cx));
             }
+            Input::AddUpstream { upstream, config, like } => self.add(upstream, *config, like),
+            Input::RemoveUpstream { upstream } => self.remove(upstream),
+            Input::StopIdle { upstream } => self.with_upstream(upstream, Upstream::stop_idle),
             Input::SystemResumed => self.connectivity_changed(ConnectivityChange::SystemResumed),
             Input::NetworkChanged => self.connectivity_changed(ConnectivityChange::NetworkChanged),
             Input::Stop => self.stop(),
@@ -228,6 +232,7 @@ impl Engine {
                 Alarm::Lists(upstream) => self.with_upstream(upstream, Upstream::handle_lists_timer),
                 Alarm::Hints(upstream) => self.with_upstream(upstream, Upstream::handle_hints_timer),
                 Alarm::Cache(upstream) => self.with_upstream(upstream, Upstream::handle_cache_timer),
+                Alarm::Remove(upstream) => self.with_upstream(upstream, Upstream::close_once),
                 Alarm::Drain => self.close(),
             }
             self.dispatch_all();
@@ -251,7 +256,7 @@ impl Engine {
         self.now = self.now.max(now);
         match port {
             Port::Client(client) => self.clients.get_mut(&client)?.pull(cx!(self)),
-            Port::Link(link) => self.upstreams.get_mut(usize::from(link.upstream.0))?.pull(link, cx!(self)),
+            Port::Link(link) => self.upstreams.get_mut(link.upstream)?.pull(link, cx!(self)),
             Port::Stream(..) | Port::Exchange(_) => None,
         }
     }
@@ -276,7 +281,7 @@ impl Engine {
 
     /// Returns whether an upstream's only client keeps up with it.
     fn takes_more(&self, upstream: UpstreamId) -> bool {
-        match self.upstreams.get(usize::from(upstream.0)).and_then(Upstream::only_client) {
+        match self.upstreams.get(upstream).and_then(Upstream::only_client) {
             Some(only) => self.clients.get(&only).is_none_or(|session| !session.streams().is_behind()),
             _ => true,
         }
@@ -289,7 +294,7 @@ impl Engine {
 
     /// The limit of calls in flight of an upstream, as it is configured now.
     pub fn in_flight_limit(&self, upstream: UpstreamId) -> usize {
-        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::in_flight_limit)
+        self.upstreams.get(upstream).map_or(0, Upstream::in_flight_limit)
     }
 
     /// Records the bytes of unfinished responses that the shell holds.
@@ -306,32 +311,37 @@ impl Engine {
 
     /// The state of an upstream's credential.
     pub fn credential_state(&self, upstream: UpstreamId) -> Option<CredentialState> {
-        self.upstreams.get(usize::from(upstream.0)).map(Upstream::credential_state)
+        self.upstreams.get(upstream).map(Upstream::credential_state)
+    }
+
+    /// The number of an upstream's credential.
+    pub fn credential_number(&self, upstream: UpstreamId) -> Option<u32> {
+        self.upstreams.get(upstream).and_then(Upstream::credential_number)
     }
 
     /// The state of an upstream's link.
     pub fn link_state(&self, upstream: UpstreamId) -> Option<LinkState> {
-        self.upstreams.get(usize::from(upstream.0)).map(|upstream| upstream.link().state())
+        self.upstreams.get(upstream).map(|upstream| upstream.link().state())
     }
 
     /// The state of an upstream's breaker.
     pub fn breaker(&self, upstream: UpstreamId) -> Option<BreakerState> {
-        self.upstreams.get(usize::from(upstream.0)).map(Upstream::breaker)
+        self.upstreams.get(upstream).map(Upstream::breaker)
     }
 
     /// Calls of an upstream that are accepted and not answered.
     pub fn open_calls(&self, upstream: UpstreamId) -> usize {
-        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::open_calls)
+        self.upstreams.get(upstream).map_or(0, Upstream::open_calls)
     }
 
     /// Of these, the calls that are sent.
     pub fn calls_out(&self, upstream: UpstreamId) -> usize {
-        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::calls_out)
+        self.upstreams.get(upstream).map_or(0, Upstream::calls_out)
     }
 
     /// Of these, the calls that were reported as silent.
     pub fn silent_calls(&self, upstream: UpstreamId) -> usize {
-        self.upstreams.get(usize::from(upstream.0)).map_or(0, Upstream::silent_calls)
+        self.upstreams.get(upstream).map_or(0, Upstream::silent_calls)
     }
 
     /// The sizes of all queues, for tests of their bounds.
@@ -354,7 +364,7 @@ impl Engine {
         cx.emit(Event::ClientOpened { client, upstream });
         let is_resumed = matches!(streams, ClientStreams::Many { resumed: Some(_) });
         cx.send_to_upstream(upstream, UpstreamCommand::Open { client, is_resumed });
-        let own_tools = self.upstreams.get(usize::from(upstream.0)).is_some_and(Upstream::has_own_tools);
+        let own_tools = self.upstreams.get(upstream).is_some_and(Upstream::has_own_tools);
         if own_tools {
             self.own_status.get_or_insert_default();
         }
@@ -372,7 +382,7 @@ impl Engine {
     }
 
     fn with_upstream(&mut self, id: impl Into<UpstreamId>, does: impl FnOnce(&mut Upstream, &mut Cx<'_>)) {
-        if let Some(upstream) = self.upstreams.get_mut(usize::from(id.into().0)) {
+        if let Some(upstream) = self.upstreams.get_mut(id.into()) {
             does(upstream, cx!(self));
             upstream.reconcile(cx!(self));
         }
@@ -382,7 +392,7 @@ impl Engine {
     fn connectivity_changed(&mut self, change: ConnectivityChange) {
         let cx = cx!(self);
         cx.emit(Event::ConnectivityChanged { change });
-        for upstream in &mut self.upstreams {
+        for upstream in self.upstreams.iter_mut() {
             upstream.handle_connectivity_changed(change, cx!(self));
             upstream.reconcile(cx!(self));
         }
@@ -398,7 +408,7 @@ impl Engine {
                     self.with_upstream(upstream, |it, cx| it.answer_own_status(client, request, call, &status, cx));
                     continue;
                 }
-                self.with_upstream(upstream, |it, cx| it.handle_command(command, cx));
+                self.pass_command(upstream, command);
             } else if let Some((client, command)) = self.dispatch.to_client.pop_front() {
                 self.with_client(client, |it, cx| it.handle_event(command, cx));
             } else {
@@ -407,8 +417,91 @@ impl Engine {
         }
     }
 
+    fn pass_command(&mut self, upstream: UpstreamId, command: UpstreamCommand) {
+        match self.upstreams.get_mut(upstream) {
+            Some(it) => {
+                it.handle_command(command, cx!(self));
+                it.reconcile(cx!(self));
+            }
+            None => self.answer_without_upstream(command),
+        }
+    }
+
+    /// Answers a request to an upstream that was removed.
+    fn answer_without_upstream(&mut self, command: UpstreamCommand) {
+        let UpstreamCommand::Call { client, request, call } = command else { return };
+        let failure = Failure {
+            call: None,
+            cause: Cause::Unavailable,
+            outcome: Outcome::NotSent,
+            retryable: false,
+            attempts: 0,
+            retry_after: None,
+            upstream: String::new(),
+            what: call.describe(),
+            why: RefusalReason::Removed.into(),
+            needs_person: true,
+            credential: CredentialKind::Fixed,
+            modern: call.is_modern(),
+            form: FailureForm::default(),
+        };
+        cx!(self).send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
+    }
+
+    /// Adds an upstream, with the lists of another one that has the same server.
+    fn add(&mut self, upstream: UpstreamId, config: UpstreamConfig, like: Option<UpstreamId>) {
+        let name = config.name.clone();
+        if self.phase != Phase::Running || !self.upstreams.add(upstream, config) {
+            return;
+        }
+        cx!(self).emit(Event::UpstreamAdded { upstream, name, like });
+        for id in like.into_iter().flat_map(|like| [like, upstream]) {
+            self.upstreams.get_mut(id).into_iter().for_each(|it| it.share_dials(like));
+        }
+        if let Some(lists) = like.and_then(|like| self.upstreams.get(like)).map(|it| it.list_cache(self.now)) {
+            self.with_upstream(upstream, |it, cx| it.handle_cached(lists, cx));
+        }
+    }
+
+    /// Removes an upstream: it gets no new calls, and ends when the running ones are over.
+    fn remove(&mut self, upstream: UpstreamId) {
+        if !self.upstreams.note_leaving(upstream) {
+            return;
+        }
+        self.with_upstream(upstream, |it, _| it.refuse_new_calls());
+        if self.upstreams.get(upstream).is_some_and(|it| it.open_calls() > 0) {
+            cx!(self).wake_in(defaults::DRAIN, Alarm::Remove(upstream));
+        }
+    }
+
+    /// Advances the removal of upstreams. Runs after every input while one is being removed.
+    fn advance_removals(&mut self) {
+        for id in self.upstreams.leaving() {
+            let Some(upstream) = self.upstreams.get_mut(id) else { continue };
+            if upstream.open_calls() == 0 && !upstream.is_stopped() {
+                upstream.close(cx!(self));
+                upstream.reconcile(cx!(self));
+                self.dispatch_all();
+            }
+            if !self.upstreams.get(id).is_some_and(Upstream::is_over) {
+                continue;
+            }
+            let clients = self.clients.values_mut().filter(|client| client.upstream() == id);
+            clients.for_each(ClientSession::lose_upstream);
+            self.upstreams.remove(id);
+            self.timers.disarm_where(|alarm| alarm.upstream() == Some(id));
+            self.dial_paces.forget(id);
+            let cx = cx!(self);
+            cx.emit(Event::UpstreamRemoved { upstream: id });
+            cx.output(Output::UpstreamRemoved { upstream: id });
+        }
+    }
+
     /// Advances the shutdown if a step is due. Runs after every input.
     fn advance(&mut self) {
+        if self.upstreams.is_any_leaving() {
+            self.advance_removals();
+        }
         if self.phase == Phase::Running && !self.client_gone {
             return;
         }
@@ -436,7 +529,7 @@ impl Engine {
     fn begin_drain(&mut self) {
         self.phase = Phase::Draining;
         let running = self.running();
-        for upstream in &mut self.upstreams {
+        for upstream in self.upstreams.iter_mut() {
             upstream.refuse_new_calls();
         }
         cx!(self).emit(Event::Stopping { running });
@@ -448,7 +541,7 @@ impl Engine {
                 cx!(self).emit(Event::Stopping { running: 0 });
             }
             self.phase = Phase::Closing;
-            for upstream in &mut self.upstreams {
+            for upstream in self.upstreams.iter_mut() {
                 upstream.close(cx!(self));
                 upstream.reconcile(cx!(self));
             }

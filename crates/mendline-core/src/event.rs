@@ -175,6 +175,19 @@ pub enum Event {
     ServerReplaced {
         upstream: UpstreamId,
     },
+    /// There is another upstream: that of an added server, or one more process or session of the server of `like`.
+    UpstreamAdded {
+        upstream: UpstreamId,
+        name: String,
+        like: Option<UpstreamId>,
+    },
+    UpstreamRemoved {
+        upstream: UpstreamId,
+    },
+    /// Its process or session was ended, because it was not used. The next request starts it again.
+    IdleStopped {
+        upstream: UpstreamId,
+    },
     UpstreamReady {
         upstream: UpstreamId,
         link: LinkId,

@@ -87,8 +87,14 @@ pub struct UpstreamMetrics {
     pub list_changes_hidden: u64,
     /// Clients that opened a session.
     pub clients_opened: u64,
+    own: LinkFold,
+}
+
+/// The state of one link, as far as the meaning of its next event depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkFold {
     outage: Outage,
-    link: LinkHistory,
+    history: LinkHistory,
     is_child: bool,
 }
 
@@ -151,6 +157,13 @@ impl Metrics {
 impl UpstreamMetrics {
     /// Applies an event of this upstream.
     pub fn apply(&mut self, event: &Event, now: Moment) {
+        let mut own = self.own;
+        self.apply_of_member(&mut own, event, now);
+        self.own = own;
+    }
+
+    /// Applies an event of another upstream with the same server, whose link is this one.
+    pub fn apply_of_member(&mut self, link: &mut LinkFold, event: &Event, now: Moment) {
         match event {
             Event::CallAccepted { .. } | Event::AttemptStarted { .. } => {}
             Event::CallAnswered { method, tool, result, took, attempt_took, .. } => {
@@ -162,7 +175,7 @@ impl UpstreamMetrics {
                 }
                 operation.request_took.note(*took);
                 operation.attempt_took.note(*attempt_took);
-                self.outage.available(now, &mut self.recoveries);
+                link.outage.available(now, &mut self.recoveries);
             }
             Event::CallFailed { method, tool, outcome, took, why, .. } => {
                 if *method == Method::Initialize {
@@ -181,27 +194,29 @@ impl UpstreamMetrics {
             Event::ResponseResumed { .. } => self.resumptions += 1,
             Event::CallCancelled { .. } | Event::CallAbandoned { .. } => self.cancelled += 1,
             _ => {
-                self.apply_link(event, now);
+                self.apply_link(link, event, now);
                 self.apply_policy(event);
                 self.apply_lists(event);
             }
         }
     }
 
-    fn apply_link(&mut self, event: &Event, now: Moment) {
+    fn apply_link(&mut self, link: &mut LinkFold, event: &Event, now: Moment) {
         match event {
             Event::LinkStateChanged { from, to, why, over, .. } => {
-                self.is_child = over.map_or(self.is_child, |over| matches!(over, Over::Child(_)));
-                self.move_link(*from, *to, why.as_ref(), now);
+                link.is_child = over.map_or(link.is_child, |over| matches!(over, Over::Child(_)));
+                self.move_link(link, *from, *to, why.as_ref(), now);
             }
-            Event::ReconnectRequested { .. } if self.link == LinkHistory::Ready => self.link = LinkHistory::Replaced,
+            Event::ReconnectRequested { .. } if link.history == LinkHistory::Ready => {
+                link.history = LinkHistory::Replaced;
+            }
             Event::UpstreamReady { .. } => {
                 self.connections += 1;
-                self.restarts += u64::from(self.is_child && self.link == LinkHistory::Ended);
-                self.link = LinkHistory::Ready;
-                self.outage.available(now, &mut self.recoveries);
+                self.restarts += u64::from(link.is_child && link.history == LinkHistory::Ended);
+                link.history = LinkHistory::Ready;
+                link.outage.available(now, &mut self.recoveries);
             }
-            Event::VerdictReached { condition, .. } => self.outage.verdict(*condition, now, &mut self.recoveries),
+            Event::VerdictReached { condition, .. } => link.outage.verdict(*condition, now, &mut self.recoveries),
             Event::SessionReplayFailed { why, .. } => count(&mut self.handshakes_failed, why.name()),
             Event::InternalRequestFailed { method: Method::Initialize, why, .. } => {
                 count(&mut self.handshakes_failed, why.name());
@@ -213,17 +228,17 @@ impl UpstreamMetrics {
         }
     }
 
-    fn move_link(&mut self, from: LinkState, to: LinkState, why: Option<&Reason>, now: Moment) {
+    fn move_link(&mut self, link: &mut LinkFold, from: LinkState, to: LinkState, why: Option<&Reason>, now: Moment) {
         let is_tried = matches!(from, LinkState::Dialing | LinkState::Up | LinkState::Draining);
         let name = why.map_or("unknown", Reason::name);
-        match (self.link, to) {
+        match (link.history, to) {
             (LinkHistory::Ready, LinkState::Waiting | LinkState::Parked) if is_tried => {
                 count(&mut self.losses, name);
-                self.outage.lost(now);
-                self.link = LinkHistory::Ended;
+                link.outage.lost(now);
+                link.history = LinkHistory::Ended;
             }
             (LinkHistory::Ready | LinkHistory::Replaced, to) if to != LinkState::Draining => {
-                self.link = LinkHistory::Ended;
+                link.history = LinkHistory::Ended;
             }
             (LinkHistory::New | LinkHistory::Ended, LinkState::Waiting | LinkState::Parked) if is_tried => {
                 count(&mut self.connections_failed, name);

@@ -43,6 +43,12 @@
 //! these requests are written to it, and it is over with its last answer. A stream without a connection keeps its
 //! answers and a bounded number of notifications.
 //!
+//! # The contract of an upstream
+//!
+//! The upstreams of the configuration exist from the start. Others are added by [`Input::AddUpstream`]. An upstream is
+//! removed by [`Input::RemoveUpstream`], and is over with [`Output::UpstreamRemoved`]: until then its number is in use,
+//! and the inputs about its process and its exchanges go on.
+//!
 //! # Reading and writing
 //!
 //! Writes are pulled: a shell calls `Engine::poll_write` for a port only while the port can take more bytes, and counts
@@ -80,9 +86,15 @@ impl StreamId {
     pub const COMMON: StreamId = StreamId(0);
 }
 
-/// One configured server, by its index in the configuration.
+/// One upstream: a configured server by its index in the configuration, or one that was added later. The shell numbers
+/// those, and uses a number again only after [`Output::UpstreamRemoved`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId(pub u16);
+
+impl UpstreamId {
+    /// The number of no upstream.
+    pub const NONE: UpstreamId = UpstreamId(u16::MAX);
+}
 
 /// One dial of one upstream: each child process has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -322,6 +334,28 @@ pub enum Input {
         /// The extent of the change.
         change: Change,
     },
+    /// There is another upstream: a server that was added to the configuration, or one more process or session of a
+    /// server. Clients may be opened for it from now on.
+    AddUpstream {
+        /// Its number, which no upstream has.
+        upstream: UpstreamId,
+        /// Its configuration.
+        config: Box<UpstreamConfig>,
+        /// An upstream of the same server and credential, whose lists it may answer with.
+        like: Option<UpstreamId>,
+    },
+    /// An upstream is not needed any more. Its running calls end within the time of a drain, new ones are refused; then
+    /// its process or session ends. Answered by one [`Output::UpstreamRemoved`].
+    RemoveUpstream {
+        /// The upstream.
+        upstream: UpstreamId,
+    },
+    /// An upstream was not used for long: its process or session ends, and the next request starts it again. Ignored
+    /// if it has calls. If it has no client, the next client is served as if it were the first.
+    StopIdle {
+        /// The upstream.
+        upstream: UpstreamId,
+    },
     /// The machine slept, or this process was stopped for long: connections may be lost.
     SystemResumed,
     /// An interface, an address or a route has changed: connections may be lost, and unreachable servers may be
@@ -395,6 +429,12 @@ pub enum Output {
     /// Use the new transport configuration of this upstream from now on. Requested while no call is in flight, and for
     /// a server that needs a login at once; exchanges that are still open over the old one are read to their end.
     ReplaceTransport {
+        /// The upstream.
+        upstream: UpstreamId,
+    },
+    /// An upstream is removed: everything is answered, its process is reaped, its exchanges have ended. No input about it
+    /// may follow, and its number may be used again. Requests of clients that it still has are answered with a failure.
+    UpstreamRemoved {
         /// The upstream.
         upstream: UpstreamId,
     },

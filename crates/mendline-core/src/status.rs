@@ -199,7 +199,9 @@ pub struct Reconfigured {
 impl Status {
     /// Applies one event.
     pub fn apply(&mut self, event: &Event) {
-        if let Some(upstream) = event.upstream() {
+        if let Event::UpstreamRemoved { upstream } = event {
+            self.upstreams.remove(upstream);
+        } else if let Some(upstream) = event.upstream() {
             self.upstreams.entry(upstream).or_default().apply(event);
         }
     }
@@ -213,6 +215,15 @@ impl UpstreamStatus {
         self.apply_link(event);
         self.apply_credential(event);
         self.apply_policy(event);
+    }
+
+    /// Applies one event of another upstream of the same server: its calls count, and its link does not.
+    pub fn apply_of_member(&mut self, event: &Event) {
+        self.apply_call(event);
+        // The numbers of calls are those of the other upstream.
+        if !matches!(event, Event::CallSilent { .. } | Event::SilenceEnded { .. }) {
+            self.apply_count(event);
+        }
     }
 
     fn apply_call(&mut self, event: &Event) {
@@ -307,6 +318,7 @@ impl UpstreamStatus {
             Event::ReconnectRequested { .. } => self.asked = self.ready,
             Event::DialFailed { why, .. } => self.last_error = Some(Reason::from(why.clone()).into()),
             Event::ReconnectDisabled { why, .. } => self.lose(Some(why)),
+            Event::IdleStopped { .. } => (self.lost, self.redial, self.last_loss) = (false, None, None),
             Event::UpstreamReady { after, .. } => {
                 (self.ready, self.lost) = (true, false);
                 (self.redial, self.needs_login) = (None, None);

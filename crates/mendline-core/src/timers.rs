@@ -45,6 +45,12 @@ impl<A> Timers<A> {
         self.drop_disarmed();
     }
 
+    /// Disarms all timers with such a purpose.
+    pub fn disarm_where(&mut self, is_over: impl Fn(&A) -> bool) {
+        let over: Vec<Key> = self.armed.iter().filter(|(_, alarm)| is_over(alarm)).map(|(key, _)| key).collect();
+        over.into_iter().for_each(|key| self.disarm(TimerId(key)));
+    }
+
     /// The time of the next timer.
     pub fn next(&self) -> Option<Moment> {
         self.heap.peek().map(|Reverse((at, _))| *at)
@@ -99,6 +105,16 @@ mod tests {
         assert_eq!(timers.take_due(Moment(20)), Some('b'));
         assert_eq!(timers.take_due(Moment(20)), None);
         assert_eq!((timers.next(), timers.len()), (Some(Moment(30)), 1));
+    }
+
+    #[test]
+    fn timers_of_one_purpose_are_disarmed_together() {
+        let mut timers = Timers::default();
+        for at in 0..100 {
+            timers.arm(Moment(at), at % 2);
+        }
+        timers.disarm_where(|alarm| *alarm == 0);
+        assert_eq!((timers.len(), timers.next()), (50, Some(Moment(1))));
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub enum EngineOutput {
     RenewCredential(usize, u32, Challenge),
     /// Has messages for a stream of a client.
     StreamReady(ClientId, StreamId),
+    /// Has removed this upstream.
+    UpstreamRemoved(usize),
     /// Emits an event.
     Event(EngineEvent),
     /// Is finished.

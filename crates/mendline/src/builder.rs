@@ -29,7 +29,8 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
 
 use mendline_core::port::Ending;
 use mendline_core::{ClientId, Config, Engine, Input, Lifetime, Moment, UpstreamConfig, UpstreamId};
@@ -38,17 +39,16 @@ use tokio::task::JoinHandle;
 
 use crate::catalogue::CatalogueFile;
 use crate::control::server::{InputSender, OpenError, SocketGuard};
-use crate::control::store::SharedStatus;
-use crate::control::{Socket, StatusObserver, StatusStore};
-use crate::credential::{CredentialSource, Keeper};
-use crate::driver::{Client, Driver, External, Observer};
+use crate::control::{self, SharedStatus, Socket, StatusObserver, StatusStore};
+use crate::credential::{CredentialSource, Keeper, KeeperHandle};
+use crate::driver::{AddedServer, CacheStore, Client, Driver, External, Observer};
 use crate::frontend::{Frontend, MultiFrontend};
 use crate::input_queue::{ExternalInput, InputQueue};
 use crate::metrics;
 use crate::observe::redact::Redactor;
 use crate::transport::guard::Guard;
 use crate::transport::next::Next;
-use crate::transport::servers::{Endpoint, Servers};
+use crate::transport::servers::{Endpoint, NewEndpoints, Servers};
 
 /// An engine that is not started yet.
 pub struct Builder<O = ()> {
@@ -72,6 +72,36 @@ struct Server {
     list_cache: Option<CatalogueFile>,
     source: Option<Box<dyn CredentialSource>>,
     next_source: NextSource,
+}
+
+/// A server that is added to an engine that runs, by [`InputQueue::push_server`].
+pub struct NewServer {
+    handle: ServerHandle,
+    server: Server,
+}
+
+impl NewServer {
+    /// Creates a server with a number that no upstream of the engine has.
+    pub fn new(id: UpstreamId, config: UpstreamConfig, endpoint: Endpoint) -> NewServer {
+        let (next, next_source) = (Next::default(), NextSource::default());
+        let handle = ServerHandle { id, next: next.clone(), next_source: next_source.clone() };
+        NewServer { handle, server: Server { config, endpoint, next, list_cache: None, source: None, next_source } }
+    }
+
+    /// Sets the source of its credential.
+    pub fn credential(&mut self, source: Box<dyn CredentialSource>) {
+        self.server.source = Some(source);
+    }
+
+    /// Sets the file for its list cache.
+    pub fn list_cache(&mut self, file: CatalogueFile) {
+        self.server.list_cache = Some(file);
+    }
+
+    /// Returns the handle of the server.
+    pub fn handle(&self) -> ServerHandle {
+        self.handle.clone()
+    }
 }
 
 /// The slot for the next source of a server's credential.
@@ -203,18 +233,18 @@ impl<O: Observer + 'static> Builder<O> {
             endpoints.push((endpoint, next, cell));
             list_caches.extend(list_cache.map(|file| (id, file)));
         }
-        let is_watched = control_socket.is_some() || metrics.is_some();
         let configuration = control_socket.as_ref().and_then(|socket| socket.configuration.clone());
-        let store =
-            is_watched.then(|| StatusStore::new(configuration, &configs).with_redactor(redactor.clone()).shared());
-        let socket = control_socket.zip(store.clone()).and_then(|(socket, store)| {
-            let opened = socket.open(&configs, store, &inputs);
+        let store = StatusStore::new(configuration, &configs).with_redactor(redactor.clone()).shared();
+        let is_shown = control_socket.is_some() || multi.is_some() || metrics.is_some();
+        let socket = control_socket.and_then(|socket| {
+            let opened = socket.open(&configs, &store, &inputs);
             opened.map_err(|why| problems.push(Problem::NoControlSocket(why))).ok()
         });
-        let metrics = metrics.zip(store.clone()).map(|(endpoint, store)| {
+        let metrics = metrics.map(|endpoint| {
+            let store = Arc::clone(&store);
             MetricsTask(tokio::spawn(endpoint.serve(Arc::new(move || metrics::text::of_store(&store)))))
         });
-        let status = store.filter(|_| socket.is_some() || metrics.is_some()).map(StatusObserver::new);
+        let status = is_shown.then(|| StatusObserver::new(Arc::clone(&store)));
 
         let mut config = Config::new(configs);
         if multi.is_some() {
@@ -227,6 +257,9 @@ impl<O: Observer + 'static> Builder<O> {
             }
         }
         let host = Servers::new(endpoints, guard, limits.clone());
+        let mut admission =
+            Admission { endpoints: host.added(), status: Arc::clone(&store), redactor: redactor.clone(), inputs };
+        let inputs = Arc::clone(&admission.inputs);
         let mut driver = Driver::new(engine, limits, host, (observer, status)).with_redactor(redactor);
         if let Some(multi) = multi {
             driver = driver.with_multi_frontend(multi);
@@ -240,13 +273,45 @@ impl<O: Observer + 'static> Builder<O> {
         for (id, (upstream, frontend)) in (1..).map(ClientId).zip(clients) {
             driver = driver.with_client(Client { id, upstream, frontend });
         }
-        let queue = Arc::clone(&inputs);
-        let engine = driver.run(move |cx| queue.poll(cx).map(External::Input));
+        let engine = driver.run(move |cx| admission.poll(cx));
         let task = tokio::spawn(async move {
             let _metrics = metrics;
             engine.await
         });
-        Running { task, inputs, problems, _socket: socket }
+        Running { task, inputs, problems, status: store, _socket: socket }
+    }
+}
+
+/// The external inputs of a driver, with servers that are added while it runs.
+struct Admission {
+    endpoints: NewEndpoints,
+    status: SharedStatus,
+    redactor: Redactor,
+    inputs: Arc<InputQueue>,
+}
+
+impl Admission {
+    /// Returns the next external input. Servers come first, so that no other input is about an unknown one.
+    fn poll<F>(&mut self, cx: &Context<'_>) -> Poll<External<F>> {
+        match self.inputs.next_server() {
+            Some(new) => Poll::Ready(External::Server(Box::new(self.admit(new)))),
+            None => self.inputs.poll(cx).map(External::Input),
+        }
+    }
+
+    fn admit(&mut self, new: NewServer) -> AddedServer {
+        let (upstream, server) = (new.handle.id, new.server);
+        let Server { config, endpoint, next, list_cache, source, next_source } = server;
+        control::store::lock(&self.status).add_server(upstream, &config);
+        let is_remote = matches!(endpoint, Endpoint::Remote(_));
+        let keeper = is_remote
+            .then(|| Keeper::start(upstream, source, next_source, self.redactor.clone(), Arc::clone(&self.inputs)));
+        let cell = keeper.as_ref().map(KeeperHandle::cell);
+        let mut endpoints = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        endpoints.insert(upstream, (endpoint, next, cell));
+        let cached = list_cache.as_ref().and_then(CatalogueFile::read);
+        let store = list_cache.map(|file| Box::new(file.store()) as Box<dyn CacheStore>);
+        AddedServer { upstream, config, cached, store, keeper }
     }
 }
 
@@ -254,14 +319,14 @@ impl ControlSocket {
     fn open(
         self,
         servers: &[UpstreamConfig],
-        store: SharedStatus,
+        store: &SharedStatus,
         inputs: &Arc<InputQueue>,
     ) -> Result<SocketGuard, OpenError> {
         let name = servers.first().map_or("", |server| &server.name);
         let socket = Socket::open(&self.directories, name)?;
         let inputs = Arc::clone(inputs);
         let send_input: InputSender = Arc::new(move |input| inputs.push_command(input));
-        Ok(socket.serve(store, send_input))
+        Ok(socket.serve(Arc::clone(store), send_input))
     }
 }
 
@@ -270,6 +335,7 @@ pub struct Running {
     task: JoinHandle<Ending>,
     inputs: Arc<InputQueue>,
     problems: Vec<Problem>,
+    status: SharedStatus,
     /// Removes the file of the control socket.
     _socket: Option<SocketGuard>,
 }
@@ -278,6 +344,12 @@ impl Running {
     /// Returns the parts that could not be started. The engine works without them.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
+    }
+
+    /// Returns the status of the servers. It is kept up to date if there is a control socket or a frontend with many
+    /// clients.
+    pub fn status(&self) -> SharedStatus {
+        Arc::clone(&self.status)
     }
 
     /// Stops the engine: it finishes running calls and accepts no new ones. The second time, it ends at once.

@@ -24,4 +24,4 @@ pub use message::{Command, EventRecord, Level};
 pub use registry::{EventStream, Process, ProcessStatus, QueryError, Registry, StreamItem};
 pub use server::Socket;
 pub use snapshot::Snapshot;
-pub use store::{StatusObserver, StatusStore};
+pub use store::{SharedStatus, StatusObserver, StatusStore};

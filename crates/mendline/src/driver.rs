@@ -21,6 +21,7 @@ mod client;
 mod clock;
 mod host;
 mod link;
+mod members;
 mod multi;
 mod outputs;
 mod peer_text;
@@ -49,6 +50,8 @@ use client::Connected;
 use clock::Clock;
 pub use host::{At, CacheStore, Child, Direction, Drained, Host, Observer};
 use link::Link;
+pub use members::AddedServer;
+use members::Members;
 use remotes::Remotes;
 pub use source::Step;
 use stall_detector::StallDetector;
@@ -62,6 +65,8 @@ pub enum External<F> {
     Input(Input),
     /// A client has connected.
     Client(Client<F>),
+    /// A server was added to the configuration.
+    Server(Box<AddedServer>),
 }
 
 /// One engine, its clients, and the children and exchanges of the engine.
@@ -85,6 +90,7 @@ pub struct Driver<H: Host, F, O> {
     ready_streams: Vec<(ClientId, StreamId)>,
     links: Vec<Link<H::Child>>,
     remotes: Remotes<H::Dial>,
+    members: Members,
     clock: Clock,
     stall_detector: StallDetector,
     finished: Option<(Moment, Ending)>,
@@ -107,6 +113,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
             ready_streams: Vec::new(),
             links: Vec::new(),
             remotes: Remotes::default(),
+            members: Members::default(),
             clock: Clock::start(),
             stall_detector: StallDetector::default(),
             finished: None,
@@ -171,12 +178,18 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         for _ in 0..ITERATIONS_PER_POLL {
             let now = self.clock.now();
             let mut iteration = Iteration::default();
-            if let Poll::Ready(external) = poll_external(cx) {
+            while let Poll::Ready(external) = poll_external(cx) {
+                iteration.again = true;
                 match external {
                     External::Input(input) => self.handle_external_input(input, now),
                     External::Client(client) => self.connect(client, now),
+                    External::Server(added) => {
+                        // All of them are known before a client of one of them is read.
+                        self.add_server(*added, now);
+                        continue;
+                    }
                 }
-                iteration.again = true;
+                break;
             }
             if std::mem::take(&mut stalled) {
                 self.handle_external_input(Input::SystemResumed, now);
@@ -277,6 +290,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         if let Input::CredentialChanged { upstream, .. } | Input::CredentialFailed { upstream, .. } = &input {
             self.remotes.adopt_credential(*upstream);
         }
+        self.pass_to_members(&input, now);
         self.engine.handle(input, now);
     }
 

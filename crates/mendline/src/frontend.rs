@@ -11,7 +11,7 @@ mod stdio_frontend;
 use std::io;
 use std::task::{Context, Poll};
 
-use mendline_core::{ClientId, Input, StreamId, StreamMessage};
+use mendline_core::{ClientId, Input, StreamId, StreamMessage, UpstreamId};
 use mendline_wire::Spliced;
 
 pub use self::channel::{ChannelClosed, ChannelFrontend, ClientChannel, channel};
@@ -55,6 +55,11 @@ pub trait MultiFrontend: Send {
 
     /// Returns whether every message was written to its client, or never will be.
     fn is_flushed(&self) -> bool;
+
+    /// The engine has removed an upstream: its number may be used again.
+    fn forget_upstream(&mut self, upstream: UpstreamId) {
+        let _ = upstream;
+    }
 }
 
 /// An input of a [`MultiFrontend`].

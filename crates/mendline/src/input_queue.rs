@@ -11,6 +11,8 @@ use std::task::{Context, Poll, Waker};
 use mendline_core::port::Change;
 use mendline_core::{Input, UpstreamConfig, UpstreamId};
 
+use crate::builder::NewServer;
+
 /// Capacity of the queue for commands.
 const COMMANDS: usize = 32;
 
@@ -74,6 +76,8 @@ struct Pending {
     commands: VecDeque<Input>,
     /// Reports about credentials: for each server at most a new one, and a failure after it.
     credentials: VecDeque<Input>,
+    /// Servers that are to be added.
+    servers: VecDeque<NewServer>,
     driver: Option<Waker>,
 }
 
@@ -130,6 +134,18 @@ impl InputQueue {
         pending.credentials.retain(|queued| !is_obsolete(queued));
         pending.credentials.push_back(new);
         pending.wake();
+    }
+
+    /// Queues a server that is to be added.
+    pub fn push_server(&self, server: NewServer) {
+        let mut pending = self.lock();
+        pending.servers.push_back(server);
+        pending.wake();
+    }
+
+    /// Returns the next server that is to be added.
+    pub(crate) fn next_server(&self) -> Option<NewServer> {
+        self.lock().servers.pop_front()
     }
 
     /// Returns the next input.

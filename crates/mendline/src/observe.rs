@@ -8,6 +8,7 @@ pub mod errno;
 pub mod escaped;
 pub mod files;
 pub mod log;
+mod names;
 pub mod redact;
 pub mod signal;
 mod stderr;

@@ -11,6 +11,7 @@
 //! | the process that ends children after Mendline dies | [`guard`] |
 //! | stdin and stdout as streams that never block | [`stdio`] |
 //! | the socket of `mendline status` | [`control_socket`] |
+//! | a listening socket of the service manager | [`activation`] |
 //! | other processes: names, parents, memory, signals to them | [`processes`] |
 //! | the keyring of the desktop session | [`keyring`] |
 //! | sleep and resume, the clock that includes them | `sleep` |
@@ -34,9 +35,9 @@ mod unix;
 compile_error!("Mendline runs on Linux; another system needs a folder with the modules of `os/linux`");
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{child, login_shell, network, sleep};
+pub use linux::{activation, control_socket, guard, keyring, processes, stdio, system};
 #[cfg(target_os = "linux")]
-pub use linux::{control_socket, guard, keyring, processes, stdio, system};
+pub(crate) use linux::{child, login_shell, network, sleep};
 #[cfg(unix)]
 pub(crate) use unix::{errors, tcp};
 #[cfg(unix)]

@@ -43,7 +43,7 @@ fn fill_usr(usr: &Path, tree: &Path) -> Result<(), String> {
         let name = page.file_name().unwrap_or_default();
         copy(&page, &usr.join("share/man/man1").join(name))?;
     }
-    for unit in ["mendline.socket", "mendline@.service"] {
+    for unit in ["mendline.socket", "mendline@.service", "mendline-serve.socket", "mendline-serve.service"] {
         copy(&source("systemd").join(unit), &usr.join("lib/systemd/user").join(unit))?;
     }
     copy(&from.join("doc/mendline").join(third_party::FILE), &usr.join("share/doc/mendline").join(third_party::FILE))?;

@@ -277,7 +277,8 @@ pub(super) fn size(memory: Memory) -> String {
 #[cfg(test)]
 mod tests {
     use mendline::control::snapshot::{
-        Breaker, Calls, ClientInfo, Connection, LastError, Latency, Limit, Lists, Outcomes, ProcessInfo, Rate, State,
+        Breaker, Calls, ClientInfo, Connection, Facts, LastError, Latency, Limit, Lists, Outcomes, ProcessInfo, Rate,
+        State,
     };
 
     use super::*;
@@ -304,6 +305,8 @@ mod tests {
             connection: Connection { dials: 1, child: Some(4711), ..Connection::default() },
             last_error: None,
             credential: None,
+            sessions: 0,
+            facts: Facts::default(),
         };
         let memory = Memory { bytes: 45 << 20, processes: 3 };
         let client = Some(ClientInfo { name: "claude-code".to_owned(), version: "2.1".to_owned() });

@@ -3,8 +3,8 @@
 mod input;
 
 use mendline::control::snapshot::{
-    Breaker, BreakerState, Calls, ClientInfo, Connection, LastError, Latency, Limit, Lists, Outcomes, ParentInfo,
-    ProcessInfo, Rate, Server, State, StateKind, ToolBreaker, TransportKind, VERSION,
+    Breaker, BreakerState, Calls, ClientInfo, Connection, Facts, LastError, Latency, Limit, Lists, Outcomes,
+    ParentInfo, ProcessInfo, Rate, Server, State, StateKind, ToolBreaker, TransportKind, VERSION,
 };
 use mendline::control::{Command, EventRecord, Level, QueryError, Snapshot};
 use ratatui::Terminal;
@@ -52,6 +52,8 @@ fn server(name: &str) -> Server {
         connection: Connection { dials: 1, took_ms: Some(80), child: None, ..Connection::default() },
         last_error: None,
         credential: None,
+        sessions: 0,
+        facts: Facts::default(),
     }
 }
 
@@ -63,6 +65,7 @@ fn process(pid: u32, server: Server) -> PolledProcess {
         configuration: Some("/home/ada/.config/mendline/config.json".to_owned()),
         client: Some(ClientInfo { name: "claude-code".to_owned(), version: "2.1".to_owned() }),
         parent: Some(ParentInfo { pid: 4600, name: "claude".to_owned() }),
+        gateway: None,
     };
     let name = server.name.clone();
     let servers = vec![server];

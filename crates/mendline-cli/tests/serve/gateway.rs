@@ -1,18 +1,19 @@
 //! A running gateway, and a client that writes HTTP by hand.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// The binary under test.
-const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
+pub(crate) const MENDLINE: &str = env!("CARGO_BIN_EXE_mendline");
 
 /// The deadline for anything that should happen at once, on a busy machine. It only bounds the time until a test fails.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
@@ -33,6 +34,90 @@ impl Gateway {
         Gateway { process, address, state, log: Mutex::new(log) }
     }
 
+    /// Starts a gateway with a configuration file. An entry without a command runs the demo server.
+    pub(crate) fn with_servers(servers: &Value) -> Gateway {
+        let state = tempfile::tempdir().unwrap();
+        let config = state.path().join("config.json");
+        std::fs::write(&config, servers_text(servers)).unwrap();
+        let mut command = Command::new(MENDLINE);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config).stdin(Stdio::null());
+        let (process, address, log) = spawn(command, &state);
+        Gateway { process, address, state, log: Mutex::new(log) }
+    }
+
+    /// Starts a gateway with a listening socket, as a service manager does.
+    pub(crate) fn with_socket(socket: &TcpListener) -> Gateway {
+        let state = tempfile::tempdir().unwrap();
+        let script = r#"export LISTEN_PID=$$ LISTEN_FDS=1; exec 3<&0 </dev/null; exec "$0" "$@""#;
+        let mut command = Command::new("sh");
+        command.args(["-c", script, MENDLINE, "serve", "--name", "demo", "--", MENDLINE, "demo-server"]);
+        command.stdin(std::os::fd::OwnedFd::from(socket.try_clone().unwrap()));
+        let (process, address, log) = spawn(command, &state);
+        Gateway { process, address, state, log: Mutex::new(log) }
+    }
+
+    /// Writes other servers into the configuration file.
+    pub(crate) fn write_servers(&self, servers: &Value) {
+        self.write_text(&servers_text(servers));
+    }
+
+    /// Replaces the configuration file.
+    pub(crate) fn write_text(&self, text: &str) {
+        let new = self.state.path().join("config.json.new");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.state.path().join("config.json")).unwrap();
+    }
+
+    /// Waits for a line of the log.
+    pub(crate) fn wait_for_log(&self, words: &str) {
+        let log = self.log.lock().unwrap();
+        while !log.recv_timeout(SOON).unwrap_or_else(|_| panic!("no line with {words:?}")).contains(words) {}
+    }
+
+    /// The processes of servers, oldest first.
+    pub(crate) fn children(&self) -> Vec<rustix::process::Pid> {
+        let mut children = Vec::new();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+            let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+            // After the name of the program, which is in parentheses: the state and the parent.
+            let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ').skip(1);
+            let is_child = fields.next() == Some(&self.process.id().to_string());
+            if is_child && line.windows(11).any(|word| word == b"demo-server") {
+                children.extend(rustix::process::Pid::from_raw(pid));
+            }
+        }
+        children.sort_by_key(|pid| pid.as_raw_nonzero());
+        children
+    }
+
+    /// The status of a server, from the page of the gateway.
+    pub(crate) fn server_status(&self, name: &str) -> Value {
+        let page = self.send("GET", "/api/status", &[], "").json();
+        page["servers"].as_array().unwrap().iter().find(|server| server["name"] == name).unwrap().clone()
+    }
+
+    /// The environment for commands that look for the gateway.
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 2] {
+        [("MENDLINE_STATE_DIR", self.state.path().into()), ("MENDLINE_RUNTIME_DIR", self.state.path().join("run"))]
+    }
+
+    /// The configuration file.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.state.path().join("config.json")
+    }
+
+    /// Sends a signal to the gateway.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// Waits for the end of the gateway. Returns its exit code.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.process.wait().unwrap().code()
+    }
+
     /// Kills the gateway and starts it again at the same address.
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill().unwrap();
@@ -43,9 +128,8 @@ impl Gateway {
 
     /// Ends the gateway with SIGTERM. Returns its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        self.process.wait().unwrap().code()
+        self.signal(rustix::process::Signal::TERM);
+        self.wait()
     }
 
     /// Makes a POST to the server with these headers.
@@ -99,12 +183,35 @@ impl Drop for Gateway {
     }
 }
 
-#[allow(clippy::zombie_processes, reason = "the gateway waits for it when it is dropped")]
 fn start(state: &TempDir, listen: &str, flags: &[&str]) -> (Child, SocketAddr, Receiver<String>) {
     let mut command = Command::new(MENDLINE);
     command.args(["serve", "--listen", listen, "--name", "demo"]).args(flags).args(["--", MENDLINE, "demo-server"]);
+    command.stdin(Stdio::null());
+    spawn(command, state)
+}
+
+/// The text of a configuration file with these servers.
+fn servers_text(servers: &Value) -> String {
+    let mut servers = servers.clone();
+    for entry in servers.as_object_mut().unwrap().values_mut().filter(|entry| entry.get("command").is_none()) {
+        (entry["command"], entry["args"]) = (json!(MENDLINE), json!(["demo-server"]));
+    }
+    json!({ "mendline": {}, "mcpServers": servers }).to_string()
+}
+
+/// Waits until a condition holds.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[allow(clippy::zombie_processes, reason = "the gateway waits for it when it is dropped")]
+fn spawn(mut command: Command, state: &TempDir) -> (Child, SocketAddr, Receiver<String>) {
     command.env("MENDLINE_STATE_DIR", state.path()).env("MENDLINE_RUNTIME_DIR", state.path().join("run"));
-    command.env_remove("MENDLINE_LOG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.env_remove("MENDLINE_LOG").stdout(Stdio::null()).stderr(Stdio::piped());
     let mut process = command.spawn().unwrap();
     let (sender, log) = channel();
     let stderr = BufReader::new(process.stderr.take().unwrap());
@@ -132,6 +239,8 @@ struct Body {
     /// Decoded bytes that were not taken yet.
     decoded: Vec<u8>,
     is_over: bool,
+    /// The last chunk was read.
+    was_completed: bool,
 }
 
 impl Response {
@@ -148,7 +257,11 @@ impl Response {
             head.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
         let is_chunked = head.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-        Response { status, head, body: Body { reader, is_chunked, decoded: Vec::new(), is_over: false } }
+        Response {
+            status,
+            head,
+            body: Body { reader, is_chunked, decoded: Vec::new(), is_over: false, was_completed: false },
+        }
     }
 
     /// Returns the value of a header.
@@ -190,6 +303,11 @@ impl Response {
         }
     }
 
+    /// Returns whether the end of the body was written.
+    pub(crate) fn ended_cleanly(&self) -> bool {
+        self.body.is_over && self.body.was_completed
+    }
+
     /// Returns the message of the next event that has one.
     pub(crate) fn message(&mut self) -> Value {
         loop {
@@ -226,6 +344,7 @@ impl Body {
             self.reader.read_exact(&mut chunk).unwrap();
             self.decoded.extend_from_slice(&chunk[..size]);
             self.is_over = size == 0;
+            self.was_completed = size == 0;
         } else {
             self.reader.read_to_end(&mut self.decoded).unwrap();
             self.is_over = true;

@@ -5,7 +5,10 @@
 mod access;
 mod gateway;
 mod modern;
+mod operation;
+mod reload;
 mod sessions;
+mod sharing;
 mod sse;
 mod streams;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mendline::decisions::UpstreamConfig;
 use mendline::decisions::config::{
-    AutoReconnect, Breaker, FailureForm, KeepAlive, OnError, OpenFor, RateLimit, Reconnect, Startup, ToolPolicy,
+    AutoReconnect, Breaker, FailureForm, KeepAlive, OnError, OpenFor, RateLimit, Reconnect, Sharing, Startup,
+    ToolPolicy,
 };
 use mendline::decisions::policy::effect::Effect;
 
@@ -98,6 +99,12 @@ fn apply_keys(settings: Settings<'_>, upstream: &mut UpstreamConfig, with_codex:
         Some(_) => Startup::Immediate,
         None => upstream.catalogue.startup,
     };
+    upstream.sharing = match settings.choice("sharing") {
+        Some("perClient") => Some(Sharing::PerClient),
+        Some(_) => Some(Sharing::Shared),
+        None => upstream.sharing,
+    };
+    upstream.idle = settings.duration("idle").unwrap_or(upstream.idle);
     upstream.failures = match settings.choice("failures") {
         Some("error") => FailureForm::Error,
         Some(_) => FailureForm::Result,

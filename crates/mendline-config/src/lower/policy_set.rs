@@ -294,7 +294,7 @@ mod tests {
             (&["command=x"], "`command` is not a policy"),
             (&["env.A=x"], "`env` is not a policy"),
             (&["auth.token=x"], "`auth` is not a policy"),
-            (&["sharing=shared"], "`sharing` is not a policy"),
+            (&["disabled=true"], "`disabled` is not a policy"),
             (&["timeouts.cal=5s"], "did you mean `call`?"),
             (&["timeouts.call=soon"], "must be a duration"),
             (&["timeouts.call=NaN"], "must be a duration"),

@@ -150,8 +150,6 @@ fn parser_knows_exactly_the_keys_of_the_schema() {
 #[test]
 fn u11_key_that_does_nothing_yet_is_an_error() {
     for (server, top, key, instead) in [
-        (r#""sharing": "perClient""#, "", "sharing", "it is for the gateway"),
-        ("", r#""defaults": { "sharing": "shared" }"#, "sharing", "it is for the gateway"),
         ("", r#""access": { "tokens": ["canary"] }"#, "access", "it is for the gateway"),
         ("", r#""store": { "url": "redis://u:canary@x" }"#, "store", "it is for the gateway"),
     ] {

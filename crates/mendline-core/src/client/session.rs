@@ -84,6 +84,16 @@ impl ClientSession {
         self
     }
 
+    /// The upstream of its requests.
+    pub fn upstream(&self) -> UpstreamId {
+        self.upstream
+    }
+
+    /// Records that its upstream was removed: later requests are refused.
+    pub fn lose_upstream(&mut self) {
+        self.upstream = UpstreamId::NONE;
+    }
+
     /// Requests that end by themselves, which excludes subscriptions.
     pub fn running(&self) -> usize {
         self.requests.len() - self.listening
@@ -181,7 +191,11 @@ impl ClientSession {
 
     /// Handles a client that can no longer be written to: its requests are abandoned. The session is over.
     pub fn handle_lost(&mut self, cx: &mut Cx<'_>) {
-        cx.emit(Event::ClientLost { client: self.client });
+        // A client over HTTP that leaves is an ordinary event: its session has ended or expired.
+        cx.emit(match self.streams.are_many() {
+            true => Event::ClientEnded { client: self.client },
+            false => Event::ClientLost { client: self.client },
+        });
         self.server_requests.decline_all(cx);
         self.streams.clear(cx);
         cx.send_to_upstream(self.upstream, UpstreamCommand::Close { client: self.client });

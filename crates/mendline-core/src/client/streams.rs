@@ -89,6 +89,11 @@ impl Streams {
         Streams { client, layout, common: Stream::new(connection), of_requests: BTreeMap::new() }
     }
 
+    /// Returns whether the client has many streams.
+    pub fn are_many(&self) -> bool {
+        self.layout == Layout::Many
+    }
+
     /// Messages that wait.
     pub fn len(&self) -> usize {
         self.common.outbox.len() + self.of_requests.values().map(|stream| stream.outbox.len()).sum::<usize>()

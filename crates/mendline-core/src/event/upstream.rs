@@ -24,7 +24,7 @@ upstreams! {
     CredentialRenewed CredentialRenewalFailed ServerSuspected VerdictReached
     PingAnswered AnsweredBySession OwnStatusAnswered OwnNameTaken VerdictAwaited HintsAwaited CallSilent SilenceEnded ReconnectRequested
     ClientOpened ClientNamed UpstreamReady SessionReplayed SessionReplayFailed OutputSkipped
-    ReconnectDisabled Reconfigured ServerReplaced InternalRequestSent InternalRequestFailed ListChanged
+    ReconnectDisabled Reconfigured ServerReplaced UpstreamAdded UpstreamRemoved IdleStopped InternalRequestSent InternalRequestFailed ListChanged
     ListChangeHidden AnsweredFromCatalogue ProvisionalAnswer HandshakeCompleted HandshakeDiffers
     ContentTypeMismatch ToolRemoved CallAccepted AttemptStarted AttemptEnded RetryRefused ResponseResumed
     CallReturned CallRetried CallAnswered CallFailed CallCancelled CallAbandoned CallRejected BreakerOpened

@@ -78,6 +78,10 @@ impl Event {
             Event::Reconfigured { replacement: Some(Replacement::WhenIdle), .. } => {
                 write!(f, "reconfigured: the server is replaced when no call is in flight")
             }
+            Event::UpstreamAdded { name, like: None, .. } => write!(f, "server {name:?} added"),
+            Event::UpstreamAdded { like: Some(_), .. } => write!(f, "one more process or session of the server"),
+            Event::UpstreamRemoved { .. } => write!(f, "removed"),
+            Event::IdleStopped { .. } => write!(f, "stopped, because it was not used; the next request starts it"),
             Event::ServerReplaced { .. } => write!(f, "server replaced: its configuration has changed"),
             Event::ConnectivityChanged { change } => write!(f, "{change}: all servers are tested or redialed"),
             Event::Stopping { running: 0 } => write!(f, "stopping"),

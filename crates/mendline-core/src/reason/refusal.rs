@@ -12,6 +12,8 @@ use crate::event::Wait;
 pub enum RefusalReason {
     /// Mendline is shutting down.
     Stopping,
+    /// The server was removed from the configuration.
+    Removed,
     /// Too many subscriptions are open.
     Subscriptions {
         /// The limit.
@@ -126,6 +128,7 @@ impl RefusalReason {
     pub fn name(&self) -> &'static str {
         match self {
             RefusalReason::Stopping => "stopping",
+            RefusalReason::Removed => "removed",
             RefusalReason::Subscriptions { .. } => "too_many_subscriptions",
             RefusalReason::QueueFull { .. } | RefusalReason::ToolQueueFull { .. } | RefusalReason::Fairness { .. } => {
                 "queue_full"
@@ -174,6 +177,7 @@ impl fmt::Display for RefusalReason {
         let of_tool = |of_tool: &bool| if *of_tool { ", of this tool only" } else { "" };
         match self {
             RefusalReason::Stopping => f.write_str("Mendline is stopping"),
+            RefusalReason::Removed => f.write_str("the server was removed from the configuration"),
             RefusalReason::Subscriptions { limit } => {
                 write!(f, "{limit} subscriptions are open, which is the limit")
             }

@@ -407,6 +407,13 @@ impl Upstream {
         self.close_http(cx);
     }
 
+    /// Closes it, unless that has happened.
+    pub fn close_once(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_stopped() {
+            self.close(cx);
+        }
+    }
+
     /// Rejects new calls from now on.
     pub fn refuse_new_calls(&mut self) {
         self.phase = Phase::Closing;

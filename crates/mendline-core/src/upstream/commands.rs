@@ -30,6 +30,7 @@ impl Upstream {
         match command {
             UpstreamCommand::Open { client, is_resumed } => {
                 self.clients.open(client, is_resumed);
+                self.note_used();
                 self.link.handle_client(cx);
             }
             UpstreamCommand::Call { client, request, call } => self.accept(client, request, call, cx),

@@ -184,6 +184,16 @@ impl HttpLink {
         self.made
     }
 
+    /// Continues the numbers of exchanges after this one.
+    pub fn continue_exchanges(&mut self, last: u64) {
+        self.made = last;
+    }
+
+    /// Returns whether the server has assigned a session.
+    pub(super) fn has_session(&self) -> bool {
+        self.session.id().is_some()
+    }
+
     /// Returns whether the server refuses pings in live sessions.
     pub fn refuses_pings(&self) -> bool {
         self.session.refuses_pings()
@@ -200,7 +210,7 @@ impl HttpLink {
     }
 
     /// The headers for the session and the version, after the handshake.
-    fn session_headers(&self, is_initialize: bool) -> Vec<(Cow<'static, str>, Arc<str>)> {
+    pub(super) fn session_headers(&self, is_initialize: bool) -> Vec<(Cow<'static, str>, Arc<str>)> {
         if is_initialize { Vec::new() } else { self.session.headers() }
     }
 

@@ -20,6 +20,7 @@ use crate::moment::Moment;
 use crate::port::{LinkId, UpstreamId};
 use crate::reason::{ConnectivityChange, LossReason, Reason, RefusalReason};
 use crate::request::ClientRequest;
+use crate::upstream_table::Numbers;
 
 /// The side that ended a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +117,34 @@ impl Link {
     /// The time until the next dial, or until a call can wake it.
     pub fn retry_after(&self, now: Moment) -> Duration {
         self.supervisor().retry_after(now)
+    }
+
+    /// Returns whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.supervisor().is_stopped()
+    }
+
+    /// Returns whether there is a process or a connection, or one is about to be made.
+    pub fn is_in_use(&self) -> bool {
+        self.state() != LinkState::Idle
+    }
+
+    /// Records that other links lead to the same server.
+    pub fn share_dials(&mut self, server: Option<UpstreamId>) {
+        self.supervisor_mut().share_dials(server);
+    }
+
+    /// The last numbers that it used.
+    pub fn numbers(&self) -> Numbers {
+        Numbers { dial: self.supervisor().id().dial, exchanges: self.begun() }
+    }
+
+    /// Continues the numbers of another link.
+    pub fn continue_numbers(&mut self, former: Numbers) {
+        self.supervisor_mut().continue_dials(former.dial);
+        if let Link::Http(http) = self {
+            http.continue_exchanges(former.exchanges);
+        }
     }
 
     /// Stopped, without a child and without an exchange.
@@ -351,6 +380,14 @@ impl Link {
         match self {
             Link::Child(child) => child.drain(why, ended_by, cx),
             Link::Http(http) => http.supervisor_mut().lose_if_up(why, cx),
+        }
+    }
+
+    /// Ends what is not used: nothing is dialed until the next request.
+    pub fn stop_unused(&mut self, cx: &mut Cx<'_>) {
+        match self {
+            Link::Child(child) => child.stop_unused(cx),
+            Link::Http(http) => http.supervisor_mut().stop_unused(cx),
         }
     }
 

@@ -208,6 +208,11 @@ impl ListSync {
         self.catalogue.timer = None;
     }
 
+    /// The cache as it is now.
+    pub fn to_cache(&self, now: Moment) -> ListCache {
+        self.catalogue.to_cache(now)
+    }
+
     /// Takes the cache to be saved now, if it has changed.
     pub fn take_unsaved(&mut self, cx: &mut Cx<'_>) -> Option<ListCache> {
         cx.disarm(&mut self.catalogue.timer);

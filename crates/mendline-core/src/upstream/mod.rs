@@ -13,7 +13,7 @@
 //! - [`internal`]: internal requests, for [`resync`] of lists after an outage and for [`keepalive`];
 //! - [`startup`]: answers from the cache while the server is not ready;
 //! - [`announce`]: notifications about reconnects;
-//! - [`reconfigure`]: changes of the configuration;
+//! - [`reconfigure`]: changes of the configuration; [`idle_stop`]: the end of what is not used;
 //! - and its parts: [`link`], [`session`], [`call_table`] of [`call`]s, [`outbox`], [`availability`], [`list_sync`],
 //!   [`retry_budget`].
 
@@ -31,6 +31,7 @@ mod gate;
 mod health;
 mod hints;
 mod http;
+mod idle_stop;
 mod inbound;
 mod internal;
 mod keepalive;
@@ -79,6 +80,7 @@ use crate::port::{Ending, Exit, LinkId, Pipe, SpawnError, UpstreamId, Written};
 use crate::reason::{ConnectivityChange, HandshakeError, LossReason, Reason};
 use crate::request::ClientRequest;
 use crate::slab;
+use crate::upstream_table::Numbers;
 
 /// One configured server.
 #[derive(Debug)]
@@ -111,6 +113,8 @@ enum Phase {
     Serving,
     /// The target has changed, and the server is replaced as soon as no call is in flight.
     ReplaceDue,
+    /// It is not used, and its process or session ends as soon as it does not start any more.
+    StopDue,
     /// New calls are rejected.
     Closing,
 }
@@ -139,6 +143,22 @@ impl Upstream {
             silence: Silence::default(),
             phase: Phase::Serving,
         }
+    }
+
+    /// Continues the numbers of another upstream that had the same id.
+    pub fn with_numbers(mut self, former: Numbers) -> Self {
+        self.link.continue_numbers(former);
+        self
+    }
+
+    /// Records that other upstreams have the same server, which this one stands for.
+    pub fn share_dials(&mut self, server: Option<UpstreamId>) {
+        self.link.share_dials(server);
+    }
+
+    /// The last numbers that it used.
+    pub fn numbers(&self) -> Numbers {
+        self.link.numbers()
     }
 
     pub fn link(&self) -> &Link {
@@ -327,6 +347,11 @@ impl Upstream {
     pub fn handle_connectivity_changed(&mut self, change: ConnectivityChange, cx: &mut Cx<'_>) {
         self.link.dial_soon(change, cx);
         self.probe(cx);
+    }
+
+    /// Returns whether it was closed.
+    pub fn is_stopped(&self) -> bool {
+        self.link.is_stopped()
     }
 
     /// Stopped, with nothing left.

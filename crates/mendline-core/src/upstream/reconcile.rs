@@ -10,8 +10,10 @@ use crate::cx::Cx;
 impl Upstream {
     /// Does what follows from the state. The conditions say when a step can have something to do.
     pub fn reconcile(&mut self, cx: &mut Cx<'_>) {
-        if self.phase == Phase::ReplaceDue {
-            self.replace_when_idle(cx);
+        match self.phase {
+            Phase::ReplaceDue => self.replace_when_idle(cx),
+            Phase::StopDue => self.stop_when_started(cx),
+            Phase::Serving | Phase::Closing => {}
         }
         self.give_up_if_parked(cx);
         if self.clients.are_several() {

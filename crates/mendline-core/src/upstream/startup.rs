@@ -34,6 +34,7 @@ use crate::cx::Cx;
 use crate::dispatch::ClientEvent;
 use crate::event::{Event, HiddenChange};
 use crate::list_cache::ListCache;
+use crate::moment::Moment;
 use crate::port::{ClientId, Output};
 use crate::reason::Reason;
 use crate::request::{ClientRequest, Op};
@@ -56,6 +57,13 @@ impl Upstream {
             }
         }
         self.learn_cached_params();
+    }
+
+    /// The cached lists, for another upstream of the same server.
+    pub fn list_cache(&self, now: Moment) -> ListCache {
+        let mut lists = self.lists.to_cache(now);
+        lists.slowest_start = self.link.slowest_start();
+        lists
     }
 
     /// Answers a request from the cache, if possible.

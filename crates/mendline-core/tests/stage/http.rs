@@ -264,7 +264,7 @@ impl Stage {
                     self.aborted.push(exchange);
                     self.end(exchange, ExchangeEnd::Aborted);
                 }
-                Output::ReplaceTransport { .. } => {}
+                Output::ReplaceTransport { .. } | Output::UpstreamRemoved { .. } => {}
                 Output::RenewCredential { refused, challenge, .. } => self.renewals.push((refused, challenge)),
                 Output::Finished { .. } => self.finished = true,
                 Output::Cache { what, .. } => self.saved = Some(what),

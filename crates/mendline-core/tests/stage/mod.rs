@@ -14,8 +14,8 @@ use mendline_core::config::ToolPolicy;
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::Exit;
 use mendline_core::{
-    ClientId, ClientStreams, Config, Engine, Input, Level, LinkId, LinkState, ListCache, Moment, Output, Port,
-    StreamId, UpstreamConfig, UpstreamId,
+    ClientId, ClientStreams, Config, Engine, Input, Level, Lifetime, LinkId, LinkState, ListCache, Moment, Output,
+    Port, StreamId, UpstreamConfig, UpstreamId,
 };
 use mendline_wire::{Limits, Line, Received};
 use serde_json::Value;
@@ -59,13 +59,23 @@ impl Stage {
 
     /// Creates a stage whose engine has this cache.
     pub fn with_cache(remembered: Option<ListCache>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
+        Stage::living(Lifetime::WithClients, remembered, change)
+    }
+
+    /// Creates a stage whose engine outlives its clients.
+    pub fn until_stopped() -> Self {
+        Stage::living(Lifetime::UntilStopped, None, |_| {})
+    }
+
+    fn living(lifetime: Lifetime, remembered: Option<ListCache>, change: impl FnOnce(&mut UpstreamConfig)) -> Self {
         let mut notes = UpstreamConfig::child("notes", "notes-server");
         notes.tools = unsafe_tools();
         change(&mut notes);
+        let config = Config { lifetime, ..Config::new(vec![notes]) };
         let mut stage = Stage {
             errors: 0,
             inputs: 0,
-            engine: Engine::new(Config::new(vec![notes]), 1),
+            engine: Engine::new(config, 1),
             now: Moment::ZERO,
             spawned: None,
             dials: 0,

@@ -328,6 +328,17 @@ macro_rules! adapter {
                             real::port::Change::Transport => core::port::Change::Transport,
                         },
                     },
+                    real::Input::AddUpstream { upstream: id, config, like } => core::Input::AddUpstream {
+                        upstream: core::UpstreamId(id.0),
+                        config: Box::new(upstream(&config)),
+                        like: like.map(|like| core::UpstreamId(like.0)),
+                    },
+                    real::Input::RemoveUpstream { upstream } => {
+                        core::Input::RemoveUpstream { upstream: core::UpstreamId(upstream.0) }
+                    }
+                    real::Input::StopIdle { upstream } => {
+                        core::Input::StopIdle { upstream: core::UpstreamId(upstream.0) }
+                    }
                     real::Input::SystemResumed => core::Input::SystemResumed,
                     real::Input::NetworkChanged => core::Input::NetworkChanged,
                     real::Input::Stop => core::Input::Stop,
@@ -404,6 +415,9 @@ macro_rules! adapter {
                     }
                     core::Output::StreamReady { client, stream } => {
                         EngineOutput::StreamReady(real::ClientId(client.0), real::StreamId(stream.0))
+                    }
+                    core::Output::UpstreamRemoved { upstream } => {
+                        EngineOutput::UpstreamRemoved(usize::from(upstream.0))
                     }
                     core::Output::Finished { .. } => EngineOutput::Finished,
                 }

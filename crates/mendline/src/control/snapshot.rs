@@ -40,6 +40,9 @@ pub struct ProcessInfo {
     pub client: Option<ClientInfo>,
     /// The process that started it: the client, or its launcher.
     pub parent: Option<ParentInfo>,
+    /// The URL of the gateway, if it is one: the path of a server follows.
+    #[serde(default)]
+    pub gateway: Option<String>,
 }
 
 impl ProcessInfo {
@@ -113,6 +116,38 @@ pub struct Server {
     /// Its credential, if that can be renewed.
     #[serde(default)]
     pub credential: Option<Credential>,
+    /// The number of its processes or sessions besides the first, of other clients of a gateway.
+    #[serde(default)]
+    pub sessions: u64,
+    /// What is known about it, each fact apart.
+    #[serde(default)]
+    pub facts: Facts,
+}
+
+/// Five facts about a server: each may be fine while another is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    /// The process or the connection: `running`, `connected`, `starting`, `idle` or `lost`.
+    pub process: String,
+    /// The session: `ready` if the server has answered, else `none`.
+    pub session: String,
+    /// The time since the server last answered with a list.
+    pub list_age_ms: Option<u64>,
+    /// The last tool call.
+    pub last_call: Option<LastCall>,
+    /// The credential: `current`, `renewing`, `refused` or `needs login`.
+    pub credential: String,
+}
+
+/// The last call of a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastCall {
+    /// The server answered it.
+    pub ok: bool,
+    /// The time since its end.
+    pub ago_ms: u64,
 }
 
 /// The credential of a server, without the credential itself.

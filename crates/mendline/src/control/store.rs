@@ -9,7 +9,8 @@ mod entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mendline_core::{Event, Moment, UpstreamConfig, UpstreamId};
+use mendline_core::metrics::LinkFold;
+use mendline_core::{Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
@@ -28,11 +29,22 @@ const FOLLOWER_QUEUE: usize = 256;
 #[derive(Debug)]
 pub struct StatusStore {
     process: ProcessInfo,
-    servers: Vec<Entry>,
+    slots: Vec<Slot>,
     followers: Vec<Follower>,
     is_stopping: bool,
     /// Redacts all texts in snapshots and events.
     redactor: Redactor,
+}
+
+/// One upstream.
+#[derive(Debug)]
+enum Slot {
+    /// There is none.
+    Free,
+    /// The base of a server: the status of the server is shown.
+    Server(Box<Entry>),
+    /// One more process or session of the server with this base. Its calls count as calls of the server.
+    Member { base: UpstreamId, link: LinkFold },
 }
 
 /// A status store that the driver writes and the control socket reads.
@@ -57,16 +69,27 @@ impl StatusStore {
             configuration,
             client: None,
             parent: parent(),
+            gateway: None,
         };
         let now = clock();
-        let servers = upstreams.iter().map(|upstream| Entry::new(upstream, now)).collect();
-        StatusStore { process, servers, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
+        let slots = upstreams.iter().map(|upstream| Slot::Server(Box::new(Entry::new(upstream, now)))).collect();
+        StatusStore { process, slots, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
     }
 
     /// Sets the redactor.
     pub fn with_redactor(mut self, redactor: Redactor) -> StatusStore {
         self.redactor = redactor;
         self
+    }
+
+    /// Records that this process is a gateway at this URL.
+    pub fn set_gateway(&mut self, url: String) {
+        self.process.gateway = Some(url);
+    }
+
+    /// Adds a server.
+    pub fn add_server(&mut self, upstream: UpstreamId, config: &UpstreamConfig) {
+        *self.slot(upstream) = Slot::Server(Box::new(Entry::new(config, clock())));
     }
 
     /// Wraps the store for sharing.
@@ -81,7 +104,7 @@ impl StatusStore {
             version: VERSION,
             taken_at: unix_ms(),
             process: self.process(),
-            servers: self.servers.iter().map(|entry| entry.snapshot(now, &self.redactor)).collect(),
+            servers: self.servers().map(|(_, entry)| entry.snapshot(now, &self.redactor)).collect(),
         }
     }
 
@@ -89,7 +112,7 @@ impl StatusStore {
     pub fn metrics(&self) -> Vec<Sample> {
         let memory = crate::os::processes::own_memory();
         let mut samples = metrics::of_process(&self.process.mendline, self.process.started_at, memory);
-        samples.extend(self.servers.iter().flat_map(|entry| entry.samples(&self.redactor)));
+        samples.extend(self.servers().flat_map(|(_, entry)| entry.samples(&self.redactor)));
         samples
     }
 
@@ -104,12 +127,61 @@ impl StatusStore {
     /// Returns the servers of this name, or all.
     pub fn named(&self, name: Option<&str>) -> Vec<(UpstreamId, String)> {
         let is_selected = |entry: &Entry| name.is_none_or(|name| entry.name == name);
-        let numbered = (0u16..).map(UpstreamId).zip(&self.servers);
-        numbered.filter(|(_, entry)| is_selected(entry)).map(|(id, entry)| (id, entry.name.clone())).collect()
+        let selected = self.servers().filter(|(_, entry)| is_selected(entry));
+        selected.map(|(id, entry)| (id, entry.name.clone())).collect()
+    }
+
+    /// The servers, in the order of their upstreams.
+    fn servers(&self) -> impl Iterator<Item = (UpstreamId, &Entry)> {
+        let numbered = (0u16..).map(UpstreamId).zip(&self.slots);
+        numbered.filter_map(|(id, slot)| match slot {
+            Slot::Server(entry) => Some((id, &**entry)),
+            Slot::Free | Slot::Member { .. } => None,
+        })
+    }
+
+    fn slot(&mut self, upstream: UpstreamId) -> &mut Slot {
+        let at = usize::from(upstream.0);
+        if at >= self.slots.len() {
+            self.slots.resize_with(at + 1, || Slot::Free);
+        }
+        &mut self.slots[at]
+    }
+
+    /// The base of the server of an upstream.
+    fn base(&self, upstream: UpstreamId) -> UpstreamId {
+        match self.slots.get(usize::from(upstream.0)) {
+            Some(Slot::Member { base, .. }) => *base,
+            _ => upstream,
+        }
+    }
+
+    fn entry(&mut self, base: UpstreamId) -> Option<&mut Entry> {
+        match self.slots.get_mut(usize::from(base.0)) {
+            Some(Slot::Server(entry)) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// Adds or removes an upstream.
+    fn apply_change(&mut self, event: &Event) {
+        match event {
+            Event::UpstreamAdded { upstream, like: Some(like), .. } => {
+                let base = self.base(*like);
+                *self.slot(*upstream) = Slot::Member { base, link: LinkFold::default() };
+                self.entry(base).into_iter().for_each(Entry::add_member);
+            }
+            Event::UpstreamRemoved { upstream } => {
+                let base = self.base(*upstream);
+                *self.slot(*upstream) = Slot::Free;
+                self.entry(base).into_iter().for_each(Entry::remove_member);
+            }
+            _ => {}
+        }
     }
 
     /// Returns a receiver of the events from this level up.
-    pub(super) fn follow(&mut self, level: Level) -> mpsc::Receiver<StreamItem> {
+    pub(crate) fn follow(&mut self, level: Level) -> mpsc::Receiver<StreamItem> {
         // Removes followers whose connection is closed and that got no event since.
         self.followers.retain(|follower| !follower.events.is_closed());
         let (events, receiver) = mpsc::channel(FOLLOWER_QUEUE);
@@ -117,17 +189,34 @@ impl StatusStore {
         receiver
     }
 
-    fn apply(&mut self, event: &Event, now: Moment) {
-        let (upstream, is_routine) = (event.upstream(), is_routine(event));
-        if let Some(entry) = upstream.and_then(|it| self.servers.get_mut(usize::from(it.0))) {
-            entry.status.apply(event);
-            entry.metrics.apply(event, now);
-            // Any answer can end the need for a login.
-            if !is_routine || entry.kind == StateKind::NeedsLogin {
-                entry.note_time(event, self.is_stopping, clock());
+    fn apply(&mut self, event: &Event, at: At) {
+        let (upstream, is_routine, is_stopping) = (event.upstream(), is_routine(event), self.is_stopping);
+        match upstream.and_then(|it| self.slots.get_mut(usize::from(it.0))) {
+            Some(Slot::Server(entry)) => {
+                entry.status.apply(event);
+                entry.metrics.apply(event, at.moment);
+                entry.note_call(event, at);
+                // Any answer can end the need for a login.
+                if !is_routine || entry.kind == StateKind::NeedsLogin {
+                    entry.note_time(event, is_stopping, clock());
+                }
             }
+            Some(Slot::Member { base, link }) => {
+                let (base, mut own) = (*base, *link);
+                if let Some(entry) = self.entry(base) {
+                    entry.status.apply_of_member(event);
+                    entry.metrics.apply_of_member(&mut own, event, at.moment);
+                    entry.note_call(event, at);
+                }
+                let slot = upstream.and_then(|it| self.slots.get_mut(usize::from(it.0)));
+                if let Some(Slot::Member { link, .. }) = slot {
+                    *link = own;
+                }
+            }
+            Some(Slot::Free) | None => {}
         }
         if !is_routine {
+            self.apply_change(event);
             self.note_process(event);
         }
         if !self.followers.is_empty() {
@@ -156,7 +245,8 @@ impl StatusStore {
         if !self.followers.iter().any(|follower| follower.level <= level) {
             return;
         }
-        let server = about.and_then(|it| self.servers.get(usize::from(it.0))).map(|entry| entry.name.clone());
+        let base = about.map(|upstream| self.base(upstream));
+        let server = base.and_then(|base| self.entry(base)).map(|entry| entry.name.clone());
         let record = EventRecord { at: unix_ms(), level, server, is_stderr, text: text(&self.redactor) };
         self.followers.retain_mut(|follower| follower.level > level || follower.send(&record));
     }
@@ -219,7 +309,7 @@ impl StatusObserver {
 
 impl Observer for StatusObserver {
     fn on_event(&mut self, event: &Event, at: At) {
-        lock(&self.0).apply(event, at.moment);
+        lock(&self.0).apply(event, at);
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
@@ -291,6 +381,30 @@ mod tests {
         emit(&mut observer, &Event::Stopping { running: 0 });
         emit(&mut observer, &moved(LinkState::Up, LinkState::Draining, None));
         assert_eq!(seen(&store).state.kind, StateKind::Stopping);
+    }
+
+    #[test]
+    fn calls_of_further_session_count_for_its_server() {
+        let store = store();
+        let mut observer = StatusObserver::new(Arc::clone(&store));
+        let member = UpstreamId(9);
+        emit(&mut observer, &Event::UpstreamAdded { upstream: member, name: "notes".to_owned(), like: Some(UPSTREAM) });
+        let accepted = |upstream| Event::CallAccepted {
+            upstream,
+            call: 1,
+            client: ClientId(1),
+            method: Method::ToolsCall,
+            tool: None,
+            trace: None,
+        };
+        emit(&mut observer, &accepted(member));
+        emit(&mut observer, &accepted(UPSTREAM));
+        assert_eq!((seen(&store).waiting, seen(&store).sessions, seen(&store).state.kind), (2, 1, StateKind::Idle));
+        assert_eq!(lock(&store).snapshot().servers.len(), 2, "it is not a server of its own");
+        emit(&mut observer, &Event::UpstreamRemoved { upstream: member });
+        assert_eq!(seen(&store).sessions, 0);
+        emit(&mut observer, &accepted(member));
+        assert_eq!(seen(&store).waiting, 2, "its number belongs to no server any more");
     }
 
     #[test]

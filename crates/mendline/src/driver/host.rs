@@ -27,6 +27,16 @@ pub trait Host: Send {
     /// returned one, never.
     fn remote(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>>;
 
+    /// Learns the endpoint of a server that was added while the driver runs.
+    fn admit(&mut self, upstream: UpstreamId) {
+        let _ = upstream;
+    }
+
+    /// Forgets the endpoint of a removed server.
+    fn forget(&mut self, upstream: UpstreamId) {
+        let _ = upstream;
+    }
+
     /// Applies the latest configuration of this upstream: later children are started by it. Returns the new HTTP
     /// transport, if the upstream has one.
     fn renew(&mut self, upstream: UpstreamId) -> Option<Http<Self::Dial>> {

@@ -14,10 +14,10 @@ const INPUTS_PER_ITERATION: usize = 64;
 
 impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
     pub(super) fn read_multi(&mut self, cx: &mut Context<'_>, now: Moment, iteration: &mut Iteration) {
-        let Some(multi) = &mut self.multi else { return };
         for _ in 0..INPUTS_PER_ITERATION {
+            let Some(multi) = &mut self.multi else { return };
             match multi.poll_input(cx) {
-                Poll::Ready(MultiInput::Engine(input)) => self.engine.handle(input, now),
+                Poll::Ready(MultiInput::Engine(input)) => self.handle_multi_input(input, now),
                 Poll::Ready(MultiInput::Room(client, stream)) => self.ready_streams.push((client, stream)),
                 Poll::Pending => return,
             }

@@ -30,7 +30,8 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                     continue;
                 }
                 Output::Cache { upstream, what } => {
-                    if let Some((_, store)) = self.cache_stores.iter_mut().find(|(its, _)| *its == upstream) {
+                    let base = self.members.base(upstream);
+                    if let Some((_, store)) = self.cache_stores.iter_mut().find(|(its, _)| *its == base) {
                         store.store(what);
                     }
                     continue;
@@ -40,7 +41,8 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                     if let (true, Some(body)) = (self.wire_enabled, &request.body) {
                         wire::show_message(&mut self.observer, exchange.upstream(), Direction::ToServer, body);
                     }
-                    if !self.remotes.begin(exchange, *request, reuse, &mut self.host) {
+                    let base = self.members.base(exchange.upstream());
+                    if !self.remotes.begin(base, exchange, *request, reuse, &mut self.host) {
                         let how = ExchangeEnd::NoConnection(ConnectError::NotConfigured);
                         self.engine.handle(Input::End { exchange, how, written: Written::Nothing }, now);
                     }
@@ -48,14 +50,16 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                 }
                 Output::Abort { exchange } => {
                     iteration.exchange_changed = true;
-                    self.remotes.abort(exchange);
+                    self.remotes.abort(self.members.base(exchange.upstream()), exchange);
                     continue;
                 }
                 Output::StreamReady { client, stream } => {
                     self.ready_streams.push((client, stream));
                     continue;
                 }
+                Output::UpstreamRemoved { upstream } => self.forget_upstream(upstream),
                 Output::ReplaceTransport { upstream } => {
+                    let upstream = self.members.base(upstream);
                     // Later lists belong to another server or another credential.
                     self.cache_stores.retain(|(its, _)| *its != upstream);
                     // Before the new transport is made, so that it does not use a credential of the former source.
@@ -86,7 +90,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
     }
 
     fn renew_credential(&mut self, upstream: UpstreamId, refused: u32, challenge: Challenge, now: Moment) {
-        match self.keeper(upstream) {
+        match self.keeper(self.members.base(upstream)) {
             Some(keeper) => keeper.renew(refused, challenge),
             None => {
                 let why = CredentialError::Unchanged;
@@ -95,12 +99,12 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
         }
     }
 
-    fn keeper(&self, upstream: UpstreamId) -> Option<&KeeperHandle> {
+    pub(super) fn keeper(&self, upstream: UpstreamId) -> Option<&KeeperHandle> {
         self.keepers.iter().find(|(its, _)| *its == upstream).map(|(_, keeper)| keeper)
     }
 
     fn spawn(&mut self, link: LinkId, now: Moment) {
-        let spawned = self.host.spawn(link);
+        let spawned = self.host.spawn(LinkId { upstream: self.members.base(link.upstream), ..link });
         let input = match spawned {
             Ok(mut child) => {
                 let pid = child.pid();

@@ -85,7 +85,7 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
             // All transports share one memory budget.
             let others = buffered - http.buffered();
             http.limit_buffers(self.engine.read_budget().saturating_sub(others));
-            http.limit_calls(self.engine.in_flight_limit(remote.upstream));
+            http.limit_calls(self.members.call_limit(self.engine.in_flight_limit(remote.upstream)));
             iteration.again |= read_http(http, &mut self.engine, &self.redactor, observer, cx, now);
             buffered = others + http.buffered();
         }

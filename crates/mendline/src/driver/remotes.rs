@@ -39,13 +39,19 @@ impl<D: Dial> Remotes<D> {
         self.current.iter_mut().chain(&mut self.retired)
     }
 
-    /// Begins an exchange. Gets the transport of its upstream from the host, if this is its first exchange. Returns
+    /// Begins an exchange. Gets the transport of its server, which has this base, from the host, if this is its first exchange. Returns
     /// false if the upstream has none.
-    pub(super) fn begin<H>(&mut self, exchange: ExchangeId, request: HttpRequest, reuse: Reuse, host: &mut H) -> bool
+    pub(super) fn begin<H>(
+        &mut self,
+        upstream: UpstreamId,
+        exchange: ExchangeId,
+        request: HttpRequest,
+        reuse: Reuse,
+        host: &mut H,
+    ) -> bool
     where
         H: Host<Dial = D>,
     {
-        let upstream = exchange.upstream();
         let at = match self.current.iter().position(|remote| remote.upstream == upstream) {
             Some(at) => at,
             None => {
@@ -59,8 +65,8 @@ impl<D: Dial> Remotes<D> {
     }
 
     /// Aborts an exchange, wherever it is.
-    pub(super) fn abort(&mut self, exchange: ExchangeId) {
-        let is_its = |remote: &&mut Remote<D>| remote.upstream == exchange.upstream();
+    pub(super) fn abort(&mut self, upstream: UpstreamId, exchange: ExchangeId) {
+        let is_its = |remote: &&mut Remote<D>| remote.upstream == upstream;
         self.iter_mut().filter(is_its).for_each(|remote| remote.http.abort(exchange));
     }
 
@@ -89,6 +95,11 @@ impl<D: Dial> Remotes<D> {
     /// Closes all idle connections of current transports.
     pub(super) fn close_idle(&mut self) {
         self.current.iter_mut().for_each(|remote| remote.http.close());
+    }
+
+    /// Drops the transport of a removed server, whose exchanges have ended.
+    pub(super) fn forget(&mut self, upstream: UpstreamId) {
+        self.current.retain(|remote| remote.upstream != upstream);
     }
 
     /// Drops former transports whose exchanges have ended.

@@ -25,6 +25,14 @@ pub struct Sample {
     pub value: Value,
 }
 
+impl Sample {
+    /// The name of its server, if it is about one.
+    pub fn server(&self) -> Option<&str> {
+        let at = families::by_name(&self.family)?.labels.iter().position(|label| *label == "server")?;
+        self.labels.get(at).map(String::as_str)
+    }
+}
+
 /// The value of a sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mendline_core::{Event, UpstreamId};
 
 use super::log::LogLevel;
+use super::names::Names;
 use super::redact::Redactor;
 use super::stderr::StderrHandle;
 use crate::background::{Work, Worker};
@@ -97,7 +98,7 @@ pub(super) struct FilesHandle {
 }
 
 impl Files {
-    pub(super) fn open(options: &FileOptions, names: Vec<String>, redactor: Redactor, stderr: StderrHandle) -> Files {
+    pub(super) fn open(options: &FileOptions, names: Names, redactor: Redactor, stderr: StderrHandle) -> Files {
         let (level, wire) = (options.level, options.wire);
         let (work, worker) = Work::new();
         let queue = Arc::new(Queue::default());
@@ -213,15 +214,9 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(
-        options: &FileOptions,
-        names: Vec<String>,
-        redactor: Redactor,
-        stderr: StderrHandle,
-        worker: Worker,
-    ) -> Writer {
-        let server = names.first().map_or("mendline", String::as_str);
-        let stem = rotation::stem(server, SystemTime::now(), std::process::id());
+    fn new(options: &FileOptions, names: Names, redactor: Redactor, stderr: StderrHandle, worker: Worker) -> Writer {
+        let server = names.get(UpstreamId(0)).unwrap_or_else(|| "mendline".into());
+        let stem = rotation::stem(&server, SystemTime::now(), std::process::id());
         let log = RotatingFiles::new(options, &stem, SUFFIX);
         let wire = RotatingFiles::new(options, &stem, WIRE_SUFFIX);
         let encoder = Encoder::new(names, redactor);

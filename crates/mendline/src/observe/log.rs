@@ -5,10 +5,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use mendline_core::{Event, Level, UpstreamId};
 
 use super::files::{FileOptions, Files, FilesHandle};
+use super::names::Names;
 use super::redact::Redactor;
 use super::stderr::{Stderr, StderrHandle};
 use crate::driver::{At, Direction, Observer};
@@ -79,7 +81,7 @@ impl From<Level> for LogLevel {
 
 /// The log of this process.
 pub struct Log {
-    names: Vec<String>,
+    names: Names,
     redactor: Redactor,
     /// Declared before stderr, so that it is dropped first and can still write there.
     files: Option<Files>,
@@ -91,7 +93,7 @@ impl Log {
     pub fn to_stderr(level: LogLevel, names: Vec<String>) -> Log {
         let redactor = Redactor::default();
         let stderr = Stderr::open(level, redactor.clone());
-        Log { names, redactor, files: None, stderr }
+        Log { names: Names::new(names), redactor, files: None, stderr }
     }
 
     /// Adds log files.
@@ -117,8 +119,15 @@ impl Log {
         LogHandle { stderr: self.stderr.handle(), files: self.files.as_ref().map(Files::handle) }
     }
 
-    fn name(&self, upstream: Option<UpstreamId>) -> &str {
-        upstream.and_then(|upstream| self.names.get(usize::from(upstream.0))).map_or("mendline", String::as_str)
+    /// Learns the name of an upstream that was added.
+    fn learn_name(&self, event: &Event) {
+        if let Event::UpstreamAdded { upstream, name, .. } = event {
+            self.names.set(*upstream, name);
+        }
+    }
+
+    fn name(&self, upstream: Option<UpstreamId>) -> Arc<str> {
+        upstream.and_then(|upstream| self.names.get(upstream)).unwrap_or_else(|| Arc::from("mendline"))
     }
 }
 
@@ -141,9 +150,10 @@ impl LogHandle {
 
 impl Observer for Log {
     fn on_event(&mut self, event: &Event, at: At) {
+        self.learn_name(event);
         let level = LogLevel::from(event.level());
         if self.stderr.wants(level) {
-            self.stderr.put(level, self.name(event.upstream()), " ", event.to_string().as_bytes());
+            self.stderr.put(level, &self.name(event.upstream()), " ", event.to_string().as_bytes());
         }
         if let Some(files) = &mut self.files {
             files.on_event(event, at);
@@ -151,7 +161,7 @@ impl Observer for Log {
     }
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
-        self.stderr.put(LogLevel::Info, self.name(Some(upstream)), "|", line);
+        self.stderr.put(LogLevel::Info, &self.name(Some(upstream)), "|", line);
         if let Some(files) = &mut self.files {
             files.on_stderr(upstream, line);
         }
@@ -170,8 +180,8 @@ impl Observer for Log {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::mpsc::channel;
-    use std::sync::{Arc, Mutex};
 
     use mendline_core::Secret;
 
@@ -181,7 +191,7 @@ mod tests {
     fn log(level: LogLevel, write: impl FnMut(&[u8]) + Send + 'static) -> Log {
         let redactor = Redactor::default();
         let stderr = Stderr::to_writer(level, redactor.clone(), write);
-        let names = vec!["files".to_owned(), "notes".to_owned()];
+        let names = Names::new(vec!["files".to_owned(), "notes".to_owned()]);
         Log { names, redactor, files: None, stderr }
     }
 

@@ -1,5 +1,6 @@
 //! What only Linux offers: pidfd, netlink, timerfd, `/proc`, the session bus.
 
+pub mod activation;
 pub(crate) mod child;
 pub mod control_socket;
 pub mod guard;

@@ -1,6 +1,7 @@
 //! The servers of an engine as the driver reaches them: commands and URLs, one for each upstream.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mendline_core::port::SpawnError;
 use mendline_core::{LinkId, UpstreamId};
@@ -21,9 +22,16 @@ pub enum Endpoint {
     Remote(Box<Target>),
 }
 
-/// A host for servers of any kind, in the order of the configuration.
+/// A server that is added while the driver runs: its endpoint, the slot for its next one, and its credential.
+pub(crate) type NewEndpoint = (Endpoint, Next<Endpoint>, Option<Arc<CredentialCell>>);
+
+/// The endpoints of servers that the host does not know yet.
+pub(crate) type NewEndpoints = Arc<Mutex<BTreeMap<UpstreamId, NewEndpoint>>>;
+
+/// A host for servers of any kind, by their upstreams.
 pub(crate) struct Servers {
-    servers: Vec<Server>,
+    servers: BTreeMap<UpstreamId, Server>,
+    added: NewEndpoints,
     guard: Option<Arc<Mutex<Guard>>>,
     /// The limits of messages over HTTP.
     limits: Limits,
@@ -40,18 +48,25 @@ struct Server {
 impl Servers {
     /// Creates a host for these servers. Each has a slot for its next endpoint, which the engine applies, and perhaps a
     /// cell with its credential. Without a guard, children may outlive Mendline when it is killed.
-    pub(crate) fn new(
-        servers: impl IntoIterator<Item = (Endpoint, Next<Endpoint>, Option<Arc<CredentialCell>>)>,
-        guard: Option<Guard>,
-        limits: Limits,
-    ) -> Servers {
-        let server = |(endpoint, next, credential)| Server { endpoint: Some(endpoint), next, credential };
-        let servers = servers.into_iter().map(server).collect();
-        Servers { servers, guard: guard.map(|guard| Arc::new(Mutex::new(guard))), limits }
+    pub(crate) fn new(servers: impl IntoIterator<Item = NewEndpoint>, guard: Option<Guard>, limits: Limits) -> Servers {
+        let servers = (0..).map(UpstreamId).zip(servers.into_iter().map(Server::new)).collect();
+        let guard = guard.map(|guard| Arc::new(Mutex::new(guard)));
+        Servers { servers, added: NewEndpoints::default(), guard, limits }
+    }
+
+    /// Returns the place for endpoints of servers that are added later.
+    pub(crate) fn added(&self) -> NewEndpoints {
+        Arc::clone(&self.added)
     }
 
     fn server_mut(&mut self, upstream: UpstreamId) -> Option<&mut Server> {
-        self.servers.get_mut(usize::from(upstream.0))
+        self.servers.get_mut(&upstream)
+    }
+}
+
+impl Server {
+    fn new((endpoint, next, credential): NewEndpoint) -> Server {
+        Server { endpoint: Some(endpoint), next, credential }
     }
 }
 
@@ -79,6 +94,17 @@ impl Host for Servers {
             Some(cell) => http.with_credential(Arc::clone(cell)),
             None => http,
         })
+    }
+
+    fn admit(&mut self, upstream: UpstreamId) {
+        let added = self.added.lock().unwrap_or_else(PoisonError::into_inner).remove(&upstream);
+        if let Some(added) = added {
+            self.servers.insert(upstream, Server::new(added));
+        }
+    }
+
+    fn forget(&mut self, upstream: UpstreamId) {
+        self.servers.remove(&upstream);
     }
 
     fn renew(&mut self, upstream: UpstreamId) -> Option<Http<TcpDial>> {

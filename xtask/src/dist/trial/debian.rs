@@ -54,12 +54,20 @@ pub(crate) fn lint(trial: &Trial) -> Result<(), String> {
 /// systemd-analyze looks for the program, so the units are checked with the path of the one that was built.
 fn verify_units(trial: &Trial) -> Result<(), String> {
     let folder = trial.fresh("units")?;
-    for unit in ["mendline.socket", "mendline@.service"] {
+    for unit in ["mendline.socket", "mendline@.service", "mendline-serve.socket", "mendline-serve.service"] {
         let text = files::read(&files::source("systemd").join(unit))?;
         files::write(&folder.join(unit), &text.replace("/usr/bin/mendline", &trial.program.to_string_lossy()))?;
     }
     files::write(&folder.join("mendline@1.service"), &files::read(&folder.join("mendline@.service"))?)?;
-    let args = ["--user", "--man=no", "verify", "./mendline.socket", "./mendline@1.service"];
+    let args = [
+        "--user",
+        "--man=no",
+        "verify",
+        "./mendline.socket",
+        "./mendline@1.service",
+        "./mendline-serve.socket",
+        "./mendline-serve.service",
+    ];
     CommandLine::new("systemd-analyze", &args)
         .env("XDG_RUNTIME_DIR", &folder.to_string_lossy())
         .within(&folder)

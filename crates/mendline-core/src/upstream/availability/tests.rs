@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::dial_pace::DialPaces;
 use crate::dispatch::Dispatch;
 use crate::ledger::Ledger;
 use crate::port::Output;
@@ -103,6 +104,7 @@ fn events(does: impl FnOnce(&mut Cx<'_>)) -> Vec<Event> {
         rng: &mut SeededRng::new(1),
         outputs: &mut outputs,
         dispatch: &mut Dispatch::default(),
+        dial_paces: &mut DialPaces::default(),
         quote: &Unredacted,
     };
     does(&mut cx);

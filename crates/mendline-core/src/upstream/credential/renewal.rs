@@ -94,6 +94,11 @@ impl Upstream {
         self.link.http().map_or(CredentialState::Current, |http| http.credential.state())
     }
 
+    /// The number of its credential.
+    pub fn credential_number(&self) -> Option<u32> {
+        self.link.http().map(|http| http.credential.number())
+    }
+
     /// Returns whether requests wait for a newer credential.
     pub(in crate::upstream) fn awaits_credential(&self) -> bool {
         self.link.http().is_some_and(|http| http.credential.is_awaited())

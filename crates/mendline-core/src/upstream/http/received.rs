@@ -10,7 +10,7 @@ use mendline_wire::{Id, Kind, Message, Method, Received, ReceivedEvent, WireErro
 use crate::config::Dialect;
 use crate::cx::Cx;
 use crate::defaults;
-use crate::event::{Dropped, Event, Over};
+use crate::event::{Dropped, Event, LinkState, Over};
 use crate::port::{Content, ExchangeId, Head};
 use crate::request::Op;
 use crate::slab::Key;
@@ -37,7 +37,9 @@ impl Upstream {
         let Link::Http(http) = &mut self.link else { return };
         let Some(exchange) = http.exchanges.get_mut(&id) else { return };
         exchange.reached = true;
-        if http.dialect != Dialect::Sse {
+        // The end of an unused session begins no new one.
+        let is_unused = exchange.purpose == Purpose::CloseSession && http.supervisor.state() == LinkState::Idle;
+        if http.dialect != Dialect::Sse && !is_unused {
             self.handle_reachable(cx);
         }
     }

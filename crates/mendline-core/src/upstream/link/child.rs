@@ -47,6 +47,8 @@ enum Successor {
     AfterLoss,
     /// At once: the child is replaced, which is no loss.
     AtOnce,
+    /// With the next request: the child was not used, and its end is no loss.
+    OnUse,
 }
 
 impl ChildLink {
@@ -92,8 +94,11 @@ impl ChildLink {
 
     pub fn handle_exited(&mut self, how: Exit, called: bool, cx: &mut Cx<'_>) {
         let ending = self.ending.take();
-        if ending.as_ref().is_some_and(|it| it.successor == Successor::AtOnce) && self.supervisor.may_dial() {
-            return self.supervisor.dial_next(LossReason::ConfigurationChanged, cx);
+        match ending.as_ref().map(|it| it.successor).filter(|_| self.supervisor.may_dial()) {
+            Some(Successor::AtOnce) => return self.supervisor.dial_next(LossReason::ConfigurationChanged, cx),
+            Some(Successor::OnUse) if called => return self.supervisor.dial_next(LossReason::WokenByCall, cx),
+            Some(Successor::OnUse) => return self.supervisor.stop_unused(cx),
+            Some(Successor::AfterLoss) | None => {}
         }
         let by_us = ending.as_ref().is_some_and(|it| it.ended_by == EndedBy::Us);
         let mut why = match ending {
@@ -123,6 +128,16 @@ impl ChildLink {
         self.supervisor.move_to(LinkState::Draining, Some(why), cx);
         cx.output(Output::CloseStdin { link: self.supervisor.id() });
         self.supervisor.sleep_until(cx.now + defaults::SHUTDOWN_STEP, cx);
+    }
+
+    /// Ends a child that is not used. The next request starts another one.
+    pub(super) fn stop_unused(&mut self, cx: &mut Cx<'_>) {
+        match (&mut self.ending, self.supervisor.state()) {
+            (Some(ending), LinkState::Draining) => ending.successor = Successor::OnUse,
+            (_, LinkState::Up) => self.end(LossReason::Unused.into(), EndedBy::Us, Successor::OnUse, cx),
+            (_, LinkState::Waiting | LinkState::Parked) => self.supervisor.stop_unused(cx),
+            _ => {}
+        }
     }
 
     /// Replaces the child for a new target: one that runs is ended, and the next one is started.

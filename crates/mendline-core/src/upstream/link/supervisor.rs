@@ -126,6 +126,8 @@ pub struct Supervisor {
     /// Consecutive handshakes without an answer in time.
     missed_handshakes: u32,
     ever_answered: bool,
+    /// The server whose dials it shares with other links.
+    shared_with: Option<UpstreamId>,
 }
 
 impl Supervisor {
@@ -151,6 +153,7 @@ impl Supervisor {
             slowest_start: Duration::ZERO,
             missed_handshakes: 0,
             ever_answered: false,
+            shared_with: None,
         }
     }
 
@@ -161,6 +164,18 @@ impl Supervisor {
     /// The id of the current or last link.
     pub fn id(&self) -> LinkId {
         LinkId { upstream: self.upstream, dial: self.dial }
+    }
+
+    /// Records that other links lead to the same server: they take turns.
+    pub(super) fn share_dials(&mut self, server: Option<UpstreamId>) {
+        self.shared_with = server;
+    }
+
+    /// Continues the numbers of dials after this one.
+    pub(super) fn continue_dials(&mut self, last: u32) {
+        // The first dial over HTTP begins the first session, which needs a number of its own.
+        let begins_session = self.dialer == Dialer::Exchanges && last > 0;
+        self.dial = last + u32::from(begins_session);
     }
 
     pub fn state(&self) -> LinkState {
@@ -438,6 +453,10 @@ impl Supervisor {
 
     pub(super) fn sleep_until(&mut self, at: Moment, cx: &mut Cx<'_>) {
         cx.disarm(&mut self.timer);
+        let at = match (self.shared_with, self.state) {
+            (Some(server), LinkState::Waiting | LinkState::Parked) => cx.dial_paces.take(server, at, cx.now),
+            _ => at,
+        };
         self.wakes_at = at;
         self.timer = cx.timers.arm(at, Alarm::Link(self.upstream));
         if matches!(self.state, LinkState::Waiting | LinkState::Parked) {

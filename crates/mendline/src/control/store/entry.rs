@@ -1,19 +1,21 @@
 //! The status of one server: the fold of its events, and the start times of its durations.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mendline_core::config::{self, Dialect, RateLimit, Transport};
-use mendline_core::event::Over;
+use mendline_core::event::{Answered, Over};
 use mendline_core::metrics::UpstreamMetrics;
 use mendline_core::policy::breaker;
 use mendline_core::status::{BreakerStatus, Counts, SilentCall, UpstreamStatus};
 use mendline_core::{Event, LinkState, UpstreamConfig};
+use mendline_wire::Method;
 
 use crate::control::snapshot::{
-    Breaker, BreakerState, Calls, Connection, Credential, CredentialKind, LastError, Latency, Limit, Lists, Outcomes,
-    Rate, Server, State, StateKind, ToolBreaker, TransportKind,
+    Breaker, BreakerState, Calls, Connection, Credential, CredentialKind, Facts, LastCall, LastError, Latency, Limit,
+    Lists, Outcomes, Rate, Server, State, StateKind, ToolBreaker, TransportKind,
 };
+use crate::driver::At;
 use crate::metrics::{self, Sample, ServerMetrics};
 use crate::observe::escaped::Escaped;
 use crate::observe::redact::Redactor;
@@ -44,6 +46,12 @@ pub(super) struct Entry {
     last_error_at: Duration,
     /// The times at which the silence of calls began; some of the calls may have ended.
     silent_since: BTreeMap<u64, Duration>,
+    /// The number of its processes or sessions besides the first.
+    members: u64,
+    /// The result of the last tool call, and its time.
+    last_call: Option<(bool, Duration)>,
+    /// The time at which the server last answered with a list.
+    list_read_at: Option<Duration>,
 }
 
 impl Entry {
@@ -72,6 +80,60 @@ impl Entry {
             opened_at: BTreeMap::new(),
             last_error_at: now,
             silent_since: BTreeMap::new(),
+            members: 0,
+            last_call: None,
+            list_read_at: None,
+        }
+    }
+
+    /// Counts one more process or session.
+    pub(super) fn add_member(&mut self) {
+        self.members += 1;
+    }
+
+    /// Counts one less.
+    pub(super) fn remove_member(&mut self) {
+        self.members = self.members.saturating_sub(1);
+    }
+
+    /// Notes the result of a call. The time is that of the event, so that a call costs no look at the clock.
+    pub(super) fn note_call(&mut self, event: &Event, at: At) {
+        let now = Duration::from_micros(at.unix_micros);
+        match event {
+            Event::CallAnswered { method: Method::ToolsCall, result, .. } => {
+                self.last_call = Some((matches!(result, Answered::Ok | Answered::ToolError), now));
+            }
+            Event::CallAnswered { method, result: Answered::Ok, .. } if is_list(*method) => {
+                self.list_read_at = Some(now);
+            }
+            Event::CallFailed { method: Method::ToolsCall, .. } => self.last_call = Some((false, now)),
+            _ => {}
+        }
+    }
+
+    /// The five facts that tell a server that works from one that only runs.
+    fn facts(&self) -> Facts {
+        let status = &self.status;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ago = |at: Duration| millis(now.saturating_sub(at));
+        let process = match (status.link, self.transport) {
+            (LinkState::Up, TransportKind::Child) => "running",
+            (LinkState::Up, _) => "connected",
+            (LinkState::Dialing | LinkState::Draining, _) => "starting",
+            (LinkState::Idle, _) => "idle",
+            (LinkState::Waiting | LinkState::Parked, _) => "lost",
+        };
+        Facts {
+            process: process.to_owned(),
+            session: if status.ready { "ready" } else { "none" }.to_owned(),
+            list_age_ms: self.list_read_at.map(ago),
+            last_call: self.last_call.map(|(is_ok, at)| LastCall { ok: is_ok, ago_ms: ago(at) }),
+            credential: match (&status.needs_login, &status.credential) {
+                (Some(_), _) => "needs login",
+                (None, Some(credential)) => credential.state.name(),
+                (None, None) => "current",
+            }
+            .to_owned(),
         }
     }
 
@@ -197,6 +259,8 @@ impl Entry {
                 ago_ms: millis(now.saturating_sub(self.last_error_at)),
             }),
             credential: self.credential(redactor),
+            sessions: self.members,
+            facts: self.facts(),
         }
     }
 
@@ -249,6 +313,11 @@ impl Entry {
 }
 
 /// Returns the kind of a server's state.
+fn is_list(method: Method) -> bool {
+    use Method::{PromptsList, ResourcesList, ResourcesTemplatesList, ToolsList};
+    matches!(method, ToolsList | PromptsList | ResourcesList | ResourcesTemplatesList)
+}
+
 fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
     match status.link {
         LinkState::Idle | LinkState::Draining if is_stopping => StateKind::Stopping,

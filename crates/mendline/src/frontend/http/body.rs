@@ -12,6 +12,7 @@ use mendline_wire::{SseEncoder, SseEvent};
 use tokio::time::{Instant, Sleep};
 
 use super::event_id::EventId;
+use super::operation::FollowedEvents;
 use super::reader::StreamReader;
 use super::stream_queue::Next;
 
@@ -30,6 +31,8 @@ pub enum ResponseBody {
     Text(Option<Bytes>),
     /// Events.
     Events(Box<EventBody>),
+    /// Events of the servers, for the operator.
+    Followed(Box<FollowedEvents>),
 }
 
 impl ResponseBody {
@@ -47,6 +50,7 @@ impl Body for ResponseBody {
         match self.get_mut() {
             ResponseBody::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
             ResponseBody::Events(events) => events.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
+            ResponseBody::Followed(events) => events.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
     }
 
@@ -57,7 +61,7 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ResponseBody::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            ResponseBody::Events(_) => SizeHint::default(),
+            ResponseBody::Events(_) | ResponseBody::Followed(_) => SizeHint::default(),
         }
     }
 }

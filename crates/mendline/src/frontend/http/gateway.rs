@@ -10,22 +10,26 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method as Verb, Request, StatusCode};
 use http_body::Body;
-use mendline_core::{ClientStreams, Input, StreamId, UpstreamId};
+use mendline_core::sharing::ShareKey;
+use mendline_core::{ClientStreams, Input, StreamId};
 use mendline_wire::{Id, Limits, Message, Received, code, headers};
 
 use super::access::{Access, Denied};
 use super::body::{EventBody, EventIds};
 use super::event_id::EventId;
 use super::hub::Hub;
+use super::operation::{MayUse, Operation};
 use super::reader::{OnLoss, StreamReader};
 use super::request::{Accepts, DEFAULT_REVISION, Posted, PostedKind, Route, is_json, legacy_revision};
 use super::response::{
     Answer, add_cors, broken, denied, empty, events, is_error, json, json_error, method_not_allowed, modern_status,
-    refused_post, text, unknown_session, with_session,
+    no_room, refused_post, text, unknown_session, with_session,
 };
+use super::server_pool::{GatewayServer, ServerPool};
 use super::session_id::{Sealer, Ticket};
 use super::sessions::{ImplicitKey, Session, Sessions};
 use super::stream_queue::Next;
+use crate::control::SharedStatus;
 
 /// The time within which an answer is sent as JSON.
 const JSON_WITHIN: Duration = Duration::from_secs(2);
@@ -33,32 +37,50 @@ const JSON_WITHIN: Duration = Duration::from_secs(2);
 /// The revision of clients that resume streams before any message came.
 const PRIMED_SINCE: &str = "2025-11-25";
 
-/// One server of the gateway.
-#[derive(Clone, Debug)]
-pub struct GatewayServer {
-    /// Its name in paths.
-    pub name: Arc<str>,
-    /// Its upstream.
-    pub upstream: UpstreamId,
-}
-
 /// The gateway, as its connections see it.
 pub struct Gateway {
     hub: Hub,
-    servers: Vec<GatewayServer>,
+    servers: Arc<ServerPool>,
     access: Access,
     sealer: Sealer,
     limits: Limits,
     sessions: Mutex<Sessions>,
+    operation: Operation,
     /// The number of this process in event ids.
     process: u32,
 }
 
 impl Gateway {
     /// Creates a gateway for these servers.
-    pub fn new(hub: Hub, servers: Vec<GatewayServer>, access: Access, sealer: Sealer, limits: Limits) -> Gateway {
+    pub fn new(hub: Hub, servers: Arc<ServerPool>, access: Access, sealer: Sealer, limits: Limits) -> Gateway {
         let process = (sealer.number() & 0xffff_ffff) as u32;
-        Gateway { hub, servers, access, sealer, limits, sessions: Mutex::default(), process }
+        Gateway {
+            hub,
+            servers,
+            access,
+            sealer,
+            limits,
+            sessions: Mutex::default(),
+            operation: Operation::default(),
+            process,
+        }
+    }
+
+    /// Sets the status of the servers, for the pages of the operator.
+    pub fn with_status(mut self, status: SharedStatus) -> Gateway {
+        self.operation.set_status(status);
+        self
+    }
+
+    /// Refuses new requests from now on: the process stops.
+    pub fn drain(&self) {
+        self.operation.drain();
+    }
+
+    /// Ends all streams, after the engine has stopped. Returns whether a connection still has to write the rest.
+    pub fn end_streams(&self) -> bool {
+        self.hub.end_streams();
+        self.lock().any_reader()
     }
 
     /// Answers a request.
@@ -78,9 +100,24 @@ impl Gateway {
 
     /// Removes the sessions that no client has used for long. Their ids open them again.
     pub fn expire(&self) {
-        for session in self.lock().take_idle(Instant::now()) {
-            self.close(&session);
+        let idle = self.lock().take_idle(Instant::now());
+        idle.iter().for_each(|session| self.close(session));
+    }
+
+    /// Ends processes that no client has used for long, and the sessions of servers that are removed.
+    pub fn stop_idle(&self) {
+        let uses = self.lock().uses(|at| self.servers.moment(at));
+        self.servers.stop_idle(&uses);
+        for upstream in self.servers.take_removed() {
+            let ended = self.lock().take_leaving(upstream);
+            ended.iter().for_each(|session| self.close(session));
         }
+    }
+
+    /// Removes a server. Its running calls are answered before its sessions end.
+    pub fn remove_server(&self, name: &str) {
+        self.lock().note_leaving(name);
+        self.servers.remove(name);
     }
 
     /// The number of sessions.
@@ -99,6 +136,11 @@ impl Gateway {
             return Ok(empty(StatusCode::NO_CONTENT));
         }
         let principal = checked.map_err(|why| Box::new(denied(&why)))?;
+        if let (Route::Mcp(_) | Route::Sse(_) | Route::SseMessage(_), Some(refusal)) =
+            (&route, self.operation.refusal())
+        {
+            return Ok(refusal);
+        }
         match route {
             Route::Mcp(name) => {
                 let server = self.server(name, &principal)?;
@@ -119,21 +161,21 @@ impl Gateway {
             }
             Route::Sse(_) => Ok(method_not_allowed("GET")),
             Route::SseMessage(_) => Ok(method_not_allowed("POST")),
-            Route::Ready(None) => Ok(text(StatusCode::OK, "ready\n")),
-            Route::Ready(Some(name)) => self.server(Some(name), &principal).map(|_| text(StatusCode::OK, "ready\n")),
+            Route::Ready(None) => Ok(self.operation.ready()),
+            Route::Ready(Some(name)) => {
+                self.server(Some(name), &principal).map(|server| self.operation.ready_server(&server.name))
+            }
+            Route::ApiStatus => Ok(self.operation.status(&self.may_use(principal))),
+            Route::ApiEvents => Ok(self.operation.events(self.may_use(principal))),
+            Route::Metrics => Ok(self.operation.metrics(&self.may_use(principal))),
             Route::Health | Route::Unknown => Err(Box::new(self.unknown_path(&path))),
         }
     }
 
     /// Returns the server of a path; without a name, the only one.
     fn server(&self, name: Option<&str>, principal: &str) -> Result<GatewayServer, Box<Answer>> {
-        let found = match (name, &self.servers[..]) {
-            (Some(name), servers) => servers.iter().find(|server| *server.name == *name),
-            (None, [only]) => Some(only),
-            (None, _) => None,
-        };
-        let Some(server) = found else {
-            let names: Vec<_> = self.servers.iter().map(|server| format!("/mcp/{}", server.name)).collect();
+        let Some(server) = self.servers.find(name) else {
+            let names: Vec<_> = self.servers.names().iter().map(|name| format!("/mcp/{name}")).collect();
             let why = match name {
                 Some(name) => format!("there is no server {name:?}; the servers are {}", names.join(", ")),
                 None => format!("there are several servers: use one of {}", names.join(", ")),
@@ -143,7 +185,13 @@ impl Gateway {
         if !self.access.may_use(principal, &server.name) {
             return Err(Box::new(denied(&Denied::Server)));
         }
-        Ok(server.clone())
+        Ok(server)
+    }
+
+    /// Returns whether a principal may know of a server.
+    fn may_use(&self, principal: Arc<str>) -> MayUse {
+        let access = self.access.clone();
+        Arc::new(move |server: &str| access.may_use(&principal, server))
     }
 
     fn unknown_path(&self, path: &str) -> Answer {
@@ -176,12 +224,12 @@ impl Gateway {
         match kind {
             PostedKind::Broken => Ok(broken(&received)),
             PostedKind::Initialize => {
-                let session = self.open_session(server, principal, &received);
+                let session = self.open_session(server, principal, &received)?;
                 let answer = self.call(&session, received, None, accepts, OnLoss::Detach).await;
                 Ok(self.without_failed_session(answer, &session))
             }
             PostedKind::Modern(id) => {
-                let session = self.modern_session(server, principal);
+                let session = self.modern_session(server, principal)?;
                 Ok(self.call(&session, received, Some(id), accepts, OnLoss::Close).await)
             }
             PostedKind::Requests(id) => {
@@ -325,7 +373,7 @@ impl Gateway {
     // ---- HTTP+SSE of 2024-11-05 ----
 
     fn open_sse(&self, path: &str, server: &GatewayServer, principal: Arc<str>) -> Result<Answer, Box<Answer>> {
-        let session = self.new_session(server, principal, &Bytes::new(), "2024-11-05".to_owned(), None);
+        let session = self.new_session(server, principal, &Bytes::new(), "2024-11-05".to_owned(), None)?;
         let reader = self.attach_common(&session, None);
         let id = session.id.clone().ok_or_else(|| Box::new(unknown_session()))?;
         let target = format!("{}/message?sessionId={id}", path.trim_end_matches('/'));
@@ -370,7 +418,7 @@ impl Gateway {
         match self.sealer.open(id) {
             Some(ticket) if *ticket.principal == *principal && *ticket.server == *server.name => {
                 let revision = revision_of(&ticket.params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
-                Ok(self.new_session(server, principal, &ticket.params, revision, Some(id.to_owned())))
+                self.new_session(server, principal, &ticket.params, revision, Some(id.to_owned()))
             }
             Some(_) => Err(Box::new(unknown_session())),
             // Not an id of this gateway: its key was replaced, or the client has mixed up two servers.
@@ -389,36 +437,43 @@ impl Gateway {
         if let Some(session) = self.lock().implicit(&key) {
             return Ok(session);
         }
-        let resumed = initialize_request(&default_params(&key.revision));
-        let session = self.open_client(server, principal, key.revision.clone(), None, resumed);
+        let params = default_params(&key.revision);
+        let (resumed, share) = (initialize_request(&params), ShareKey::of_handshake(&principal, &params));
+        let session = self.open_client(server, principal, key.revision.clone(), None, resumed, share)?;
         self.lock().insert_implicit(key, &session);
         Ok(session)
     }
 
-    fn modern_session(&self, server: &GatewayServer, principal: Arc<str>) -> Arc<Session> {
+    fn modern_session(&self, server: &GatewayServer, principal: Arc<str>) -> Result<Arc<Session>, Box<Answer>> {
         let revision = "modern".to_owned();
         let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
         if let Some(session) = self.lock().implicit(&key) {
-            return session;
+            return Ok(session);
         }
-        let session = self.open_client(server, principal, key.revision.clone(), None, None);
+        let share = ShareKey::Modern { principal: Arc::clone(&principal) };
+        let session = self.open_client(server, principal, key.revision.clone(), None, None, share)?;
         self.lock().insert_implicit(key, &session);
-        session
+        Ok(session)
     }
 
     /// Opens the session of an `initialize` request.
-    fn open_session(&self, server: &GatewayServer, principal: Arc<str>, received: &Received) -> Arc<Session> {
+    fn open_session(
+        &self,
+        server: &GatewayServer,
+        principal: Arc<str>,
+        received: &Received,
+    ) -> Result<Arc<Session>, Box<Answer>> {
         let params = match received {
             Received::Message(message) => Bytes::copy_from_slice(message.body().unwrap_or_default()),
             _ => Bytes::new(),
         };
         let revision = revision_of(&params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
-        let number = self.sealer.number();
+        let (number, share) = (self.sealer.number(), ShareKey::of_handshake(&principal, &params));
         let ticket = Ticket { principal: principal.to_string(), server: server.name.to_string(), number, params };
         let id = self.sealer.seal(&ticket);
-        let session = self.open_client(server, principal, revision, id, None);
+        let session = self.open_client(server, principal, revision, id, None, share)?;
         self.lock().insert(&session);
-        session
+        Ok(session)
     }
 
     /// Opens a session with an id: a new one, or that of an earlier process.
@@ -429,7 +484,7 @@ impl Gateway {
         params: &Bytes,
         revision: String,
         id: Option<String>,
-    ) -> Arc<Session> {
+    ) -> Result<Arc<Session>, Box<Answer>> {
         // Parameters that were too long for an id are not known any more.
         let params_of = |params: &Bytes| if params.is_empty() { default_params(&revision) } else { params.to_vec() };
         let resumed = id.as_ref().and_then(|_| initialize_request(&params_of(params)));
@@ -438,9 +493,10 @@ impl Gateway {
             let (principal, server) = (principal.to_string(), server.name.to_string());
             self.sealer.seal(&Ticket { principal, server, number, params: params.clone() })
         });
-        let session = self.open_client(server, principal, revision, id, resumed);
+        let share = ShareKey::of_handshake(&principal, params);
+        let session = self.open_client(server, principal, revision, id, resumed, share)?;
         self.lock().insert(&session);
-        session
+        Ok(session)
     }
 
     fn open_client(
@@ -450,12 +506,14 @@ impl Gateway {
         revision: String,
         id: Option<String>,
         resumed: Option<Message>,
-    ) -> Arc<Session> {
+        share: ShareKey,
+    ) -> Result<Arc<Session>, Box<Answer>> {
+        let upstream = self.servers.place(server, share).map_err(|full| Box::new(no_room(full)))?;
         let client = self.hub.new_client();
         self.hub.open_stream(client, StreamId::COMMON);
         let streams = ClientStreams::Many { resumed };
-        self.hub.input(Input::ClientOpened { client, upstream: server.upstream, streams });
-        Arc::new(Session::new(client, id, principal, Arc::clone(&server.name), revision))
+        self.hub.input(Input::ClientOpened { client, upstream, streams });
+        Ok(Arc::new(Session::new((client, upstream), id, principal, Arc::clone(&server.name), revision)))
     }
 
     fn attach_common(&self, session: &Arc<Session>, after: Option<u32>) -> StreamReader {
@@ -469,6 +527,7 @@ impl Gateway {
     fn close(&self, session: &Session) {
         self.hub.input(Input::ClientLost { client: session.client });
         self.hub.remove_client(session.client);
+        self.servers.leave(session.upstream);
     }
 
     async fn read_body<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, Box<Answer>> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use mendline_core::{ClientId, Input, StreamId, StreamMessage};
+use mendline_core::{ClientId, Input, StreamId, StreamMessage, UpstreamId};
 
 use super::stream_queue::{SharedQueue, StreamQueue};
 use crate::frontend::{MultiFrontend, MultiInput};
@@ -30,6 +30,8 @@ struct State {
     inputs: VecDeque<MultiInput>,
     driver: Option<Waker>,
     streams: HashMap<(ClientId, StreamId), SharedQueue>,
+    /// Upstreams that the engine has removed.
+    removed: Vec<UpstreamId>,
 }
 
 impl Hub {
@@ -81,6 +83,17 @@ impl Hub {
     /// Reports that a stream takes messages again.
     pub fn has_room(&self, client: ClientId, stream: StreamId) {
         self.push(MultiInput::Room(client, stream));
+    }
+
+    /// Takes the upstreams that the engine has removed since the last time.
+    pub fn take_removed(&self) -> Vec<UpstreamId> {
+        std::mem::take(&mut self.lock().removed)
+    }
+
+    /// Ends all streams: the engine has stopped, and clients connect to the next process.
+    pub fn end_streams(&self) {
+        let streams: Vec<_> = self.lock().streams.values().cloned().collect();
+        streams.iter().for_each(|queue| queue.end());
     }
 
     /// The number of open streams.
@@ -141,6 +154,10 @@ impl MultiFrontend for HubFrontend {
         if let Some(queue) = self.0.queue(client, stream) {
             queue.push(message.message.map(|message| message.to_bytes()), message.is_last);
         }
+    }
+
+    fn forget_upstream(&mut self, upstream: UpstreamId) {
+        self.0.lock().removed.push(upstream);
     }
 
     fn is_flushed(&self) -> bool {

@@ -40,6 +40,11 @@ impl Listener {
         Ok(Listener { listener: TcpListener::bind(address).await? })
     }
 
+    /// Uses a socket that listens already and does not block.
+    pub fn from_socket(socket: std::net::TcpListener) -> io::Result<Listener> {
+        Ok(Listener { listener: TcpListener::from_std(socket)? })
+    }
+
     /// The bound address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()

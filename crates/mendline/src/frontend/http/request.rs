@@ -36,6 +36,12 @@ pub enum Route<'a> {
     Health,
     /// Whether the gateway takes requests; of one server, whether it answers.
     Ready(Option<&'a str>),
+    /// The status of the servers.
+    ApiStatus,
+    /// Their events.
+    ApiEvents,
+    /// Their metrics.
+    Metrics,
     /// None of them.
     Unknown,
 }
@@ -53,6 +59,9 @@ impl Route<'_> {
             (Some("sse"), server, None, _) => Route::Sse(server),
             (Some("healthz"), None, ..) => Route::Health,
             (Some("readyz"), server, None, _) => Route::Ready(server),
+            (Some("api"), Some("status"), None, _) => Route::ApiStatus,
+            (Some("api"), Some("events"), None, _) => Route::ApiEvents,
+            (Some("metrics"), None, ..) => Route::Metrics,
             _ => Route::Unknown,
         }
     }
@@ -204,6 +213,8 @@ mod tests {
             ("/sse/message", Route::SseMessage(None)),
             ("/sse/notes/message", Route::SseMessage(Some("notes"))),
             ("/healthz", Route::Health),
+            ("/metrics", Route::Metrics),
+            ("/metrics/notes", Route::Unknown),
             ("/readyz/notes", Route::Ready(Some("notes"))),
             ("/", Route::Unknown),
             ("", Route::Unknown),

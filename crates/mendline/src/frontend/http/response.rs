@@ -1,15 +1,18 @@
 //! The HTTP responses of the gateway.
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use mendline_core::words;
+use mendline_core::sharing::NoRoom;
+use mendline_core::words::{self, Cause};
 use mendline_wire::{Id, Kind, Message, Received, code};
 
 use super::access::Denied;
 use super::body::{EventBody, ResponseBody};
+use super::operation::FollowedEvents;
 use super::request::RefusedPost;
 use super::sessions::Session;
+use crate::metrics;
 
 /// A response of the gateway.
 pub(super) type Answer = Response<ResponseBody>;
@@ -54,7 +57,16 @@ pub(super) fn json(status: StatusCode, body: Bytes) -> Answer {
 
 /// A response with a stream of events.
 pub(super) fn events(body: EventBody) -> Answer {
-    let mut answer = respond(StatusCode::OK, Some("text/event-stream"), ResponseBody::Events(Box::new(body)));
+    event_stream(ResponseBody::Events(Box::new(body)))
+}
+
+/// A response with a stream of events for the operator.
+pub(super) fn followed(body: FollowedEvents) -> Answer {
+    event_stream(ResponseBody::Followed(Box::new(body)))
+}
+
+fn event_stream(body: ResponseBody) -> Answer {
+    let mut answer = respond(StatusCode::OK, Some("text/event-stream"), body);
     answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     // nginx holds back a response until its buffer is full, unless it is told not to.
     answer.headers_mut().insert(HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no"));
@@ -66,6 +78,11 @@ pub(super) fn text(status: StatusCode, body: &'static str) -> Answer {
     respond(status, Some("text/plain; charset=utf-8"), ResponseBody::Text(Some(Bytes::from_static(body.as_bytes()))))
 }
 
+/// A response with metrics.
+pub(super) fn open_metrics(body: String) -> Answer {
+    respond(StatusCode::OK, Some(metrics::text::CONTENT_TYPE), ResponseBody::Text(Some(Bytes::from(body))))
+}
+
 /// A response without content.
 pub(super) fn empty(status: StatusCode) -> Answer {
     respond(status, None, ResponseBody::empty())
@@ -75,6 +92,17 @@ pub(super) fn empty(status: StatusCode) -> Answer {
 pub(super) fn json_error(status: StatusCode, code: i64, why: &str, id: Option<&[u8]>) -> Answer {
     let id = Id::from_raw(id.unwrap_or(b"null"));
     json(status, words::error_response(&id, code, why))
+}
+
+/// The refusal of a client for which there is no process or session.
+pub(super) fn no_room(full: NoRoom) -> Answer {
+    let why = format!(
+        "the server has {} processes or sessions of other clients, which is the limit; try again later",
+        full.limit
+    );
+    let mut answer = json_error(StatusCode::SERVICE_UNAVAILABLE, Cause::Overloaded.code(), &why, None);
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
+    answer
 }
 
 /// The response to a POST that is refused.

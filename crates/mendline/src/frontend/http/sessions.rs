@@ -1,11 +1,12 @@
 //! The sessions of the gateway: one client of the engine each.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mendline_core::{ClientId, StreamId};
+use mendline_core::sharing::Use;
+use mendline_core::{ClientId, Moment, StreamId, UpstreamId};
 
 use super::hub::Hub;
 
@@ -20,6 +21,8 @@ const FINISHED_STREAMS: usize = 4;
 pub struct Session {
     /// Its client in the engine.
     pub client: ClientId,
+    /// Its upstream.
+    pub upstream: UpstreamId,
     /// The sealed id; none for a session without one.
     pub id: Option<String>,
     /// The principal that owns it.
@@ -43,7 +46,7 @@ struct Usage {
 impl Session {
     /// Creates a session.
     pub fn new(
-        client: ClientId,
+        (client, upstream): (ClientId, UpstreamId),
         id: Option<String>,
         principal: Arc<str>,
         server: Arc<str>,
@@ -51,7 +54,7 @@ impl Session {
     ) -> Session {
         let usage = Usage { readers: 0, last: Instant::now(), finished: VecDeque::new() };
         let next_stream = AtomicU32::new(StreamId::COMMON.0 + 1);
-        Session { client, id, principal, server, revision, next_stream, usage: Mutex::new(usage) }
+        Session { client, upstream, id, principal, server, revision, next_stream, usage: Mutex::new(usage) }
     }
 
     /// Returns the number of a new stream.
@@ -117,6 +120,8 @@ pub struct ImplicitKey {
 pub struct Sessions {
     by_id: HashMap<String, Arc<Session>>,
     implicit: HashMap<ImplicitKey, Arc<Session>>,
+    /// Sessions of servers that are being removed.
+    leaving: Vec<Arc<Session>>,
 }
 
 impl Sessions {
@@ -153,6 +158,39 @@ impl Sessions {
         let mut taken: Vec<_> = self.by_id.extract_if(|_, session| idle(session)).map(|(_, session)| session).collect();
         taken.extend(self.implicit.extract_if(|_, session| idle(session)).map(|(_, session)| session));
         taken
+    }
+
+    /// Takes the sessions of a server out of use, because it is being removed. Their calls go on.
+    pub fn note_leaving(&mut self, server: &str) {
+        let is_its = |session: &Arc<Session>| *session.server == *server;
+        let named = self.by_id.extract_if(|_, session| is_its(session)).map(|(_, session)| session);
+        let implicit = self.implicit.extract_if(|_, session| is_its(session)).map(|(_, session)| session);
+        self.leaving.extend(named.chain(implicit));
+    }
+
+    /// Removes and returns the sessions of an upstream that was removed.
+    pub fn take_leaving(&mut self, upstream: UpstreamId) -> Vec<Arc<Session>> {
+        self.leaving.extract_if(.., |session| session.upstream == upstream).collect()
+    }
+
+    /// The uses of all upstreams that have sessions.
+    pub fn uses(&self, moment: impl Fn(Instant) -> Moment) -> BTreeMap<UpstreamId, Use> {
+        let mut uses = BTreeMap::new();
+        for session in self.by_id.values().chain(self.implicit.values()) {
+            let usage = session.lock();
+            let new = if usage.readers > 0 { Use::Now } else { Use::Last(moment(usage.last)) };
+            let last = uses.entry(session.upstream).or_insert(new);
+            *last = match (*last, new) {
+                (Use::Last(one), Use::Last(other)) => Use::Last(one.max(other)),
+                _ => Use::Now,
+            };
+        }
+        uses
+    }
+
+    /// Returns whether a connection reads a stream of a session.
+    pub fn any_reader(&self) -> bool {
+        self.by_id.values().chain(self.implicit.values()).any(|session| session.lock().readers > 0)
     }
 
     /// The number of sessions.

@@ -21,11 +21,12 @@ use crate::driver::Direction;
 use crate::observe::errno::SystemError;
 use crate::observe::escaped::{JsonEscape, is_harmless};
 use crate::observe::log::LogLevel;
+use crate::observe::names::Names;
 use crate::observe::redact::Redactor;
 
 /// Formats entries as lines.
 pub(super) struct Encoder {
-    names: Vec<String>,
+    names: Names,
     pid: u32,
     redactor: Redactor,
     /// A buffer for texts before redaction.
@@ -33,7 +34,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(names: Vec<String>, redactor: Redactor) -> Encoder {
+    pub(super) fn new(names: Names, redactor: Redactor) -> Encoder {
         Encoder { names, pid: std::process::id(), redactor, text: String::new() }
     }
 
@@ -88,9 +89,9 @@ impl Encoder {
     }
 
     fn line(&self, entry: &Entry, kind: &str, out: &mut Vec<u8>, fill: impl FnOnce(&Encoder, &mut Object<'_>)) {
-        let name = entry.upstream.and_then(|upstream| self.names.get(usize::from(upstream.0)));
         // A line without a server gets the name of the first one.
-        let name = name.or(self.names.first()).map_or("mendline", String::as_str);
+        let name = self.names.get(entry.upstream.unwrap_or(UpstreamId(0)));
+        let name = name.unwrap_or_else(|| "mendline".into());
         let mut object = Object { out };
         object.out.extend_from_slice(b"{\"time\":\"");
         object.time(entry.at);
@@ -383,7 +384,7 @@ mod tests {
     fn written(payload: Payload) -> (String, Value) {
         let redactor = Redactor::default();
         redactor.learn(&[Secret::new("open sesame")]);
-        let mut encoder = Encoder::new(vec!["files".to_owned(), "notes".to_owned()], redactor);
+        let mut encoder = Encoder::new(Names::new(vec!["files".to_owned(), "notes".to_owned()]), redactor);
         let mut out = Vec::new();
         let (at, level) = (1_000_000, LogLevel::Info);
         encoder.write(&Entry { at, level, upstream: Some(NOTES), payload }, &mut out);

@@ -23,7 +23,8 @@ fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync
     });
     let options =
         FileOptions { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
-    (Files::open(&options, vec!["files".to_owned(), "notes".to_owned()], redactor, stderr.handle()), stderr, written)
+    let names = Names::new(vec!["files".to_owned(), "notes".to_owned()]);
+    (Files::open(&options, names, redactor, stderr.handle()), stderr, written)
 }
 
 fn lines(folder: &Path, suffix: &str) -> Vec<Value> {

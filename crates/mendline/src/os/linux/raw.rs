@@ -1,7 +1,7 @@
 //! The only module with `unsafe` code.
 //!
-//! Code between `fork` and `exec`, signal dispositions, a signal to a process group by the pidfd of its leader, and the
-//! registration of a descriptor with the reactor have no safe form in the standard library, rustix or tokio. They are
+//! Code between `fork` and `exec`, signal dispositions, a signal to a process group by the pidfd of its leader, a
+//! descriptor that was passed to this process, and the registration of a descriptor with the reactor have no safe form in the standard library, rustix or tokio. They are
 //! collected here, each with the reason why it is sound, so that the lint stays on everywhere else. No function here
 //! has a soundness condition that its caller must uphold.
 
@@ -9,10 +9,11 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
@@ -123,6 +124,25 @@ pub(crate) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Owned
     // one inside an `AsyncFd`.
     let watched = unsafe { AsyncFd::register_with_interest(fd, interest) };
     watched.map_err(Into::into)
+}
+
+/// Takes the first descriptor that a service manager has passed to this process, once. The caller has checked that one
+/// was passed.
+pub(crate) fn take_passed_descriptor() -> Option<OwnedFd> {
+    const FIRST: i32 = 3;
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    // A descriptor that was passed is open from the start and belongs to no other part of this program, unless this
+    // process has none, and the number was given to a file of ours: that is close-on-exec, which a passed one is not.
+    // SAFETY: the call only reads the flags of a descriptor, and fails for a number that is not open.
+    let flags = unsafe { libc::fcntl(FIRST, libc::F_GETFD) };
+    if flags < 0 || flags & libc::FD_CLOEXEC != 0 || IS_TAKEN.swap(true, Ordering::SeqCst) {
+        return None;
+    }
+    // SAFETY: the descriptor is open, no other owner exists (see above), and it is taken once.
+    let passed = unsafe { OwnedFd::from_raw_fd(FIRST) };
+    // Children do not inherit it.
+    rustix::io::fcntl_setfd(&passed, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(passed)
 }
 
 /// Makes this process ignore the signals that ask it to end: SIGHUP, SIGINT and SIGTERM.

@@ -45,6 +45,14 @@ impl Supervisor {
         }
     }
 
+    /// Returns to idle: the next request dials. What failed before does not count then.
+    pub(in crate::upstream::link) fn stop_unused(&mut self, cx: &mut Cx<'_>) {
+        if self.state != LinkState::Idle {
+            self.go_idle_because(LossReason::Unused, cx);
+        }
+        self.forget_failures(cx);
+    }
+
     /// Stops dialing until it is released.
     pub(in crate::upstream::link) fn hold(&mut self, is_being_probed: bool, cx: &mut Cx<'_>) {
         if !self.is_stopped() {
