@@ -109,7 +109,6 @@ mod t18_partition_two_way;
 mod t22_limit_data;
 mod t24_flap_1s;
 mod t25_swizzle_clog;
-mod unused_stop;
 mod x96_suspend_resume;
 mod x96b_route_or_address_changed;
 mod x97_reload_during_calls;
@@ -260,7 +259,6 @@ pub const RECOVERY_CHILD: &[&dyn Fault] = &[
     &x96_suspend_resume::SuspendResume,
     &x96b_route_or_address_changed::RouteOrAddressChanged,
     &x97_reload_during_calls::ReloadDuringCalls,
-    &unused_stop::UnusedStop,
 ];
 
 /// The same for HTTP servers.
@@ -296,7 +294,6 @@ pub const RECOVERY_HTTP: &[&dyn Fault] = &[
     &x97_reload_during_calls::ReloadDuringCalls,
     &pretty_printed::PrettyPrinted,
     &notification_burst::NotificationBurst,
-    &unused_stop::UnusedStop,
 ];
 
 /// Faults of children in worlds with breakers and limits.

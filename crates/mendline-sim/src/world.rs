@@ -246,13 +246,6 @@ impl World {
         self.settle_and_check();
     }
 
-    /// Requests the end of what an upstream does not use.
-    pub fn stop_unused(&mut self, upstream: usize) {
-        self.record(&Fact::ManualAction(upstream));
-        self.send_input(Input::StopIdle { upstream: UpstreamId(upstream as u16) });
-        self.settle_and_check();
-    }
-
     /// Isolates an upstream, as the operator does.
     pub fn isolate(&mut self, upstream: usize) {
         self.record(&Fact::Isolated(upstream));

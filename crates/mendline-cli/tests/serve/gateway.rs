@@ -193,7 +193,8 @@ fn start(state: &TempDir, listen: &str, flags: &[&str]) -> (Child, SocketAddr, R
 /// The text of a configuration file with these servers.
 fn servers_text(servers: &Value) -> String {
     let mut servers = servers.clone();
-    for entry in servers.as_object_mut().unwrap().values_mut().filter(|entry| entry.get("command").is_none()) {
+    let has_endpoint = |entry: &Value| entry.get("command").is_some() || entry.get("url").is_some();
+    for entry in servers.as_object_mut().unwrap().values_mut().filter(|entry| !has_endpoint(entry)) {
         (entry["command"], entry["args"]) = (json!(MENDLINE), json!(["demo-server"]));
     }
     json!({ "mendline": {}, "mcpServers": servers }).to_string()

@@ -88,3 +88,30 @@ fn unused_process_ends_and_starts_on_use() {
     look_up(&gateway, &session);
     assert_eq!(gateway.children().len(), 1);
 }
+
+#[test]
+fn clients_of_url_have_a_session_each_until_they_leave() {
+    let server = Gateway::with_servers(&json!({ "demo": { "sharing": "perClient" } }));
+    let url = format!("http://{}/mcp/demo", server.address);
+    let gateway = Gateway::with_servers(&json!({ "demo": { "url": url } }));
+    let sessions = [0; 3].map(|_| open(&gateway, &json!({})));
+    sessions.iter().for_each(|session| look_up(&gateway, session));
+    assert_eq!((server.children().len(), further(&gateway)), (3, 2));
+    delete(&gateway, &sessions[0]);
+    delete(&gateway, &sessions[1]);
+    eventually("their sessions end", || server.children().len() == 1 && further(&gateway) == 1);
+    look_up(&gateway, &sessions[2]);
+    let next = open(&gateway, &json!({}));
+    look_up(&gateway, &next);
+    assert_eq!((server.children().len(), further(&gateway)), (2, 1), "the first upstream is used again");
+}
+
+#[test]
+fn clients_of_url_share_a_session_if_configured() {
+    let server = Gateway::with_servers(&json!({ "demo": { "sharing": "perClient" } }));
+    let url = format!("http://{}/mcp/demo", server.address);
+    let gateway = Gateway::with_servers(&json!({ "demo": { "url": url, "sharing": "shared" } }));
+    let sessions = [0; 3].map(|_| open(&gateway, &json!({})));
+    sessions.iter().for_each(|session| look_up(&gateway, session));
+    assert_eq!((server.children().len(), further(&gateway)), (1, 0), "configured to share");
+}
