@@ -167,7 +167,7 @@ fn metrics_of_a_gateway_count_the_calls_of_all_sessions() {
         let session = gateway.initialize("2025-11-25");
         gateway.post(&[("Mcp-Session-Id", &session)], &call(2, "lookup", &json!({ "key": "a" })));
     }
-    let metrics = gateway.send("GET", "/metrics", &[], "").body;
+    let metrics = gateway.send("GET", "/metrics", &[], "").text();
     let value = |sample: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix(sample));
         line.unwrap_or_else(|| panic!("{sample} is missing in\n{metrics}")).trim().to_owned()
