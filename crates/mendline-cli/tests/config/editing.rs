@@ -107,6 +107,34 @@ fn wrong_value_is_underlined() {
 }
 
 #[test]
+fn key_without_effect_is_named() {
+    let stage = Stage::with(&file(&json!({ "a": demo() })));
+    let (code, printed) = stage.output(&["set", "a", "timeout=2m"]);
+    assert!(
+        code == 0 && printed.contains("Mendline ignores `timeout`") && printed.contains("timeouts.call"),
+        "{printed}"
+    );
+    let (_, printed) = stage.output(&["set", "a", "timeouts.call=2m"]);
+    assert!(!printed.contains("note:"), "an old note is not repeated: {printed}");
+}
+
+#[test]
+fn unwritable_file_of_client_names_the_next_step() {
+    let stage = Stage::empty();
+    let cursor = stage.client_file(".cursor/mcp.json", "{}");
+    fs::set_permissions(&cursor, fs::Permissions::from_mode(0o444)).unwrap();
+    let line = [&["add", "notes"][..], &with_cursor(), &["--", "server"]].concat();
+    let (code, printed) = stage.output(&line);
+    assert_eq!(code, 1, "{printed}");
+    assert!(printed.contains("it is read-only") && printed.contains("The same command with --replace"), "{printed}");
+    assert_eq!(text(&cursor), "{}");
+    fs::set_permissions(&cursor, fs::Permissions::from_mode(0o644)).unwrap();
+    let again = [&["add", "notes", "--replace"][..], &with_cursor(), &["--", "server"]].concat();
+    assert_eq!(stage.output(&again).0, 0);
+    assert!(text(&cursor).contains("\"notes\""));
+}
+
+#[test]
 fn unparsable_file_is_left_and_its_position_shown() {
     let before = "{\n  \"mcpServers\": {\n    \"a\": }\n}\n";
     let stage = Stage::with(before);
