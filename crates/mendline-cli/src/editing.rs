@@ -109,6 +109,9 @@ impl FileEdit<'_> {
         let (mark, text) = before.strip_prefix(BOM).map_or(("", before), |text| ("\u{feff}", text));
         let source = Source::new(&self.file.path, text);
         let after = match &self.change {
+            Change::Servers(_) if Syntax::of(&self.file.path) == Syntax::Yaml => {
+                return Err(self.unreadable(&source, &EditError::Language));
+            }
             Change::Servers(change) => {
                 let editor = Editor::parse(&source, self.section).map_err(|error| self.unreadable(&source, &error))?;
                 change(&editor)?;

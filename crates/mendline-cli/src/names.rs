@@ -279,12 +279,14 @@ pub(crate) fn does_not_run(text: &str) -> Option<String> {
     let found = if is_own(text) { Vec::new() } else { files.matching(text) };
     let are_one = found.iter().all(|entry| found.first().is_some_and(|first| entry.is_same(first)));
     if !are_one {
-        let entry = |entry: &ClientEntry<'_>| format!("  {}   {}", one_line(&files.id(entry)), entry.path());
-        let entries: Vec<String> = found.iter().map(entry).collect();
+        let ids: Vec<String> = found.iter().map(|entry| one_line(&files.id(entry))).collect();
+        let width = ids.iter().map(|id| id.chars().count()).max().unwrap_or(0);
+        let entry = |(id, entry): (&String, &ClientEntry<'_>)| format!("  {id:width$}   {}", entry.path());
+        let entries: Vec<String> = ids.iter().zip(&found).map(entry).collect();
         return Some(format!(
             "error: {name:?} does not run, and these entries of the name lead to different servers, which start with their clients\n\n{}\n\n  mendline doctor {}   finds out what is wrong with one, if it should run",
             entries.join("\n"),
-            found.first().map(|first| one_line(&files.id(first))).unwrap_or_default()
+            ids[0]
         ));
     }
     Some(format!(

@@ -85,7 +85,7 @@ fn u02_every_command_names_the_ambiguity() {
         (&["call", "notes", "lookup"], "mendline call goose/notes  TOOL "),
         (&["run", "notes"], "mendline run goose/notes "),
         (&["doctor", "notes"], "mendline doctor goose/notes "),
-        (&["status", "notes"], "  goose/notes   HOME/goose/config.yaml"),
+        (&["status", "notes"], "  goose/notes    HOME/goose/config.yaml"),
         (&["reconnect", "notes"], "  cursor/notes   HOME/.cursor/mcp.json"),
     ] {
         let (code, printed) = stage.output(line);

@@ -71,6 +71,18 @@ fn dry_run_shows_the_difference_and_writes_nothing() {
 }
 
 #[test]
+fn dry_run_without_a_file_shows_the_new_one() {
+    let stage = Stage::empty();
+    let line = ["add", "c", "https://c.test/mcp", "--client", "codex", "--client", "goose", "--dry-run"];
+    let (code, printed) = stage.output(&[&line[..], &["--binary", MENDLINE]].concat());
+    assert_eq!(code, 0, "{printed}");
+    for words in ["+    \"c\": {", "+[mcp_servers.c]", "+extensions:", "this was a dry run"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(!stage.path().exists() && !stage.home().join(".codex").exists());
+}
+
+#[test]
 fn wrong_edit_is_refused_and_nothing_is_written() {
     let before = file(&json!({ "a": demo(), "notes": demo() }));
     let stage = Stage::with(&before);
