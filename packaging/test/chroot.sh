@@ -6,6 +6,9 @@ version=$1
 calls=$2
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 packages=/srv/packages
+# The files have the mode that the user of the build gives to new files.
+umask 022
+chmod -R a+rX /srv
 
 fail() { printf 'chroot: %s\n' "$1" >&2 && exit 1; }
 

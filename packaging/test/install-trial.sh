@@ -2,12 +2,16 @@
 # Tests install.sh with real archives and with every kind of bad input.
 # Usage: install-trial.sh PACKAGES VERSION FOLDER   FOLDER is empty.
 set -eu
-packages=$1
+packages=$(cd "$1" && pwd)
 version=$2
+python=$(command -v python3)
 cd "$3"
-export HOME="$PWD/home"
+export HOME="$PWD/home" LC_ALL=C
 mkdir "$HOME"
+: >printed
 PATH=/usr/bin:/bin
+# The web server is on this machine, whatever proxy the user has, and settings of curl and wget are those of the user.
+unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY CURL_HOME WGETRC XDG_CONFIG_HOME
 
 fail() {
     printf 'install-trial: %s\n' "$1" >&2
@@ -56,12 +60,13 @@ refuses 'cannot write to' --from "$packages" --prefix "$PWD/file/prefix"
 # An ordinary installation, over a base address. The file exists before the web server does, since
 # the shell creates the file of a background command only once that command runs.
 : >server
-python3 -u -m http.server --bind 127.0.0.1 --directory "$packages" 0 >>server 2>&1 &
+"$python" -u -m http.server --bind 127.0.0.1 --directory "$packages" 0 >>server 2>&1 &
 server=$!
 trap 'kill $server' EXIT
 port=
 while [ -z "$port" ]; do
-    kill -0 $server || fail 'the web server does not start'
+    kill -0 $server || { cp server printed && fail 'the web server does not start'; }
+    sleep 0.05
     port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' server)
 done
 run --from "http://127.0.0.1:$port" || fail 'install.sh fails'

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use crate::command::CommandLine;
 
@@ -69,6 +70,9 @@ pub const SSHD: [Tool; 2] = [
 /// Counts instructions.
 pub const VALGRIND: Tool = Tool { name: "Valgrind", probe: &["valgrind", "--version"], debian: &["valgrind"] };
 
+/// Held while packages are installed.
+static INSTALLING: Mutex<()> = Mutex::new(());
+
 impl Tool {
     /// Ensures that the tool is installed.
     ///
@@ -76,6 +80,11 @@ impl Tool {
     ///
     /// When it is missing and cannot be installed; the text names the packages.
     pub fn ensure(&self) -> Result<(), String> {
+        if succeeds(self.probe) {
+            return Ok(());
+        }
+        // Two threads must not run apt-get at the same time: `apt-get update` does not wait for its lock.
+        let _only = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         if succeeds(self.probe) {
             return Ok(());
         }

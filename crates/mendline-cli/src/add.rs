@@ -12,7 +12,7 @@ use mendline_config::{Assignment, ConfigFile, Name, NewValue};
 
 use crate::cli::NEGATIVE;
 use crate::client_entry::{self, ClientTarget};
-use crate::editing::{FileEdit, own_file, own_file_without_variable, refused};
+use crate::editing::{Change, FileEdit, own_file, own_file_without_variable, refused};
 use crate::named::Refusal;
 use crate::server_flags::TransportFlag;
 use crate::untrusted_text::one_line;
@@ -116,7 +116,7 @@ fn add(options: &AddOptions) -> Result<u8, Refusal> {
         let set = |assignment| editor.set(&name, assignment);
         added.and_then(|()| assignments.iter().try_for_each(set)).map_err(|error| refused(&name, &file, editor, &error))
     };
-    let edit = FileEdit { file: file.clone(), section: None, change: &change };
+    let edit = FileEdit { file: file.clone(), section: None, change: Change::Servers(&change) };
     let clients = ClientTarget::find(&options.client, &name, &file)?;
     let program = client_entry::program(&clients, options.binary.as_deref(), options.dry_run)?;
     // Everything is checked before anything is written.
@@ -138,6 +138,11 @@ fn add(options: &AddOptions) -> Result<u8, Refusal> {
         println!("Next: `mendline tools {name}` tries it; `mendline add --help` shows how a client gets it.");
     } else if written == 0 {
         println!("Next: restart the client; `mendline status {name}` shows the server then.");
+    } else {
+        eprintln!(
+            "The server is in {}. The same command with --replace tries the client again.",
+            wrap::shown(&file.path)
+        );
     }
     Ok(written)
 }

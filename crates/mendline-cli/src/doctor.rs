@@ -339,7 +339,12 @@ impl Candidate {
             Readiness::Running => {}
             Readiness::Skipped(step) => section.add(step),
             Readiness::Plan(plan) => match &plan.endpoint {
-                Endpoint::Child(command) if is_running || limits.is_passive => child::examine_command(command, section),
+                Endpoint::Child(command) if is_running => {
+                    child::examine_command(command, child::NotStarted::Runs, section);
+                }
+                Endpoint::Child(command) if limits.is_passive => {
+                    child::examine_command(command, child::NotStarted::Passive, section);
+                }
                 Endpoint::Child(command) => child::examine(&plan, command, limits, section).await,
                 Endpoint::Remote(_) if limits.is_passive => {
                     section.add(Step::skipped("all", "not contacted (--passive)"));

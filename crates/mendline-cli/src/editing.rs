@@ -6,12 +6,11 @@
 use std::path::Path;
 
 use mendline_config::{
-    Cause, ConfigFile, EditError, Editor, Environment, Finding, Loaded, NewText, ReplaceError, Source, find, load,
-    replace,
+    Cause, ConfigFile, EditError, Editor, Finding, Loaded, NewText, ReplaceError, Severity, Source, find, replace,
 };
 
 use crate::cli::{NEGATIVE, UNKNOWN, USAGE};
-use crate::named::{Refusal, render_style};
+use crate::named::{Refusal, load_whole, render_style};
 use crate::style::Style;
 use crate::untrusted_text::{counted, one_line};
 use crate::wrap;
@@ -30,7 +29,15 @@ pub(crate) struct FileEdit<'a> {
     /// The path of keys to the servers, in the file of a client.
     pub(crate) section: Option<&'a [String]>,
     /// The change. It may be made more than once, if another program changes the file at the same time.
-    pub(crate) change: &'a dyn Fn(&Editor) -> Result<(), Refusal>,
+    pub(crate) change: Change<'a>,
+}
+
+/// A change of a file.
+pub(crate) enum Change<'a> {
+    /// By the editor of JSON and TOML files.
+    Servers(&'a dyn Fn(&Editor) -> Result<(), Refusal>),
+    /// Of the text of a file in another syntax. Returns the new text.
+    Text(&'a dyn Fn(&str) -> Result<String, Refusal>),
 }
 
 /// The result of an edit.
@@ -39,6 +46,8 @@ pub(crate) struct Edited {
     pub(crate) after: String,
     /// The new file, checked.
     pub(crate) loaded: Loaded,
+    /// What the edit adds that has no effect.
+    notes: Vec<Finding>,
 }
 
 /// Returns the file to edit: the named one, or that of the user, which need not exist yet.
@@ -99,9 +108,17 @@ impl FileEdit<'_> {
         let before = before.unwrap_or_default();
         let (mark, text) = before.strip_prefix(BOM).map_or(("", before), |text| ("\u{feff}", text));
         let source = Source::new(&self.file.path, text);
-        let editor = Editor::parse(&source, self.section).map_err(|error| self.unreadable(&source, &error))?;
-        (self.change)(&editor)?;
-        let after = editor.text();
+        let after = match &self.change {
+            Change::Servers(_) if Syntax::of(&self.file.path) == Syntax::Yaml => {
+                return Err(self.unreadable(&source, &EditError::Language));
+            }
+            Change::Servers(change) => {
+                let editor = Editor::parse(&source, self.section).map_err(|error| self.unreadable(&source, &error))?;
+                change(&editor)?;
+                editor.text()
+            }
+            Change::Text(change) => change(text)?,
+        };
         let loaded = self.load(&after);
         // A file without text has nothing that could be wrong.
         let old = (!text.trim().is_empty()).then(|| self.load(text));
@@ -116,14 +133,16 @@ impl FileEdit<'_> {
             let words = format!("{rendered}\n\nerror: nothing was written: {} would have {count}", self.path());
             return Err(Refusal { words, code: USAGE });
         }
-        Ok(Edited { before: before.to_owned(), after: format!("{mark}{after}"), loaded })
+        let is_note = |finding: &&Finding| finding.severity == Severity::Note && !is_known(finding);
+        let notes = loaded.findings.iter().filter(is_note).cloned().collect();
+        Ok(Edited { before: before.to_owned(), after: format!("{mark}{after}"), loaded, notes })
     }
 
     fn load(&self, text: &str) -> Loaded {
         let source = Source::new(&self.file.path, text);
         match self.section {
             Some(section) => crate::names::load_at(source, section),
-            None => load(source, self.file.is_ours, Environment::of_process()),
+            None => load_whole(source, self.file.is_ours),
         }
     }
 
@@ -161,9 +180,12 @@ impl Edited {
     pub(crate) fn print_warnings(&self, names: &[&str]) {
         let concerns = |finding: &&Finding| finding.server.as_deref().is_some_and(|server| names.contains(&server));
         for finding in self.loaded.findings.iter().filter(concerns) {
-            if finding.is_error() || finding.severity == mendline_config::Severity::Warning {
+            if finding.is_error() || finding.severity == Severity::Warning {
                 eprintln!("warning: {}", finding.line(&self.loaded.source));
             }
+        }
+        for note in self.notes.iter().filter(concerns) {
+            eprintln!("note: {}", note.line(&self.loaded.source));
         }
     }
 }
@@ -225,7 +247,12 @@ fn of_client(name: &str) -> Option<String> {
     let files = crate::names::ClientFiles::of_user();
     let entry = files.entries().find(|entry| entry.name == name)?;
     let path = wrap::shown(&entry.file.location.path);
-    Some(format!("\n\n{} has it, in {path}. To change that file: --config {path}", entry.owner()))
+    // Files of other forms are not edited by their keys.
+    let section = entry.file.location.section.first().map_or("", String::as_str);
+    let is_editable = Syntax::of(&entry.file.location.path) == Syntax::Json && section != "mcp";
+    let next =
+        if is_editable { format!("To change that file: --config {path}") } else { "Change it there.".to_owned() };
+    Some(format!("\n\n{} has it, in {path}. {next}", entry.owner()))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::server_flags::Line;
 use crate::style::Style;
 use crate::untrusted_text::one_line;
 use crate::wrap::clients::ConfigLocation;
+use crate::wrap::translation;
 
 /// The reason why nothing was started, and the exit code.
 pub(crate) struct Refusal {
@@ -64,9 +65,15 @@ impl NamedFile {
     pub(crate) fn load(&self, source: Source) -> Loaded {
         match &self.section {
             Some(section) => names::load_at(source, section),
-            None => load(source, self.found.is_ours, Environment::of_process()),
+            None => load_whole(source, self.found.is_ours),
         }
     }
+}
+
+/// Parses a whole file as far as possible. A file that is not the own one may be that of a client.
+pub(crate) fn load_whole(source: Source, is_ours: bool) -> Loaded {
+    let source = if is_ours { Err(source) } else { translation::load_file(source) };
+    source.unwrap_or_else(|source| load(source, is_ours, Environment::of_process()))
 }
 
 /// Returns the plan of the server with this name: in the named file, or else in the own one, or else in that of a client.
@@ -116,7 +123,7 @@ pub(crate) fn locate(named: Option<&Path>) -> Result<ConfigFile, String> {
 /// Reads and parses the file as far as possible.
 pub(crate) fn read(found: &ConfigFile) -> Result<Loaded, String> {
     let source = Source::read(&found.path).map_err(|error| error.to_string())?;
-    Ok(load(source, found.is_ours, Environment::of_process()))
+    Ok(load_whole(source, found.is_ours))
 }
 
 /// Returns the plan of the server with this name in this file. A name of another file is an error.

@@ -21,6 +21,7 @@ use crate::server_flags::Line;
 use crate::target::ServerSelector;
 use crate::untrusted_text::one_line;
 use crate::wrap::clients::{Client, ClientDirectories, ConfigLocation, Scope};
+use crate::wrap::translation;
 
 /// The longest list of names in an error.
 const MOST_NAMES: usize = 40;
@@ -106,6 +107,10 @@ impl ClientFile {
 
 /// Loads the servers in a section of a client's file.
 pub(crate) fn load_at(source: Source, section: &[String]) -> Loaded {
+    let source = match translation::load(source, section) {
+        Ok(loaded) => return loaded,
+        Err(source) => source,
+    };
     match section {
         // The usual sections may have defaults beside them.
         [_] => load(source, false, Environment::of_process()),
@@ -227,9 +232,17 @@ fn ambiguous(name: &str, verb: &str, files: &ClientFiles, found: &[ClientEntry<'
         .collect();
     let width = rows.iter().map(|(id, _)| id.chars().count()).max().unwrap_or(0);
     for (id, path) in rows {
-        words.push_str(&format!("\n  mendline {verb} {id:width$}   {path}"));
+        words.push_str(&format!("\n  {}   {path}", command_line(verb, &format!("{id:width$}"))));
     }
     words
+}
+
+/// Returns a command line that names a server. Only in a command line with a command, a tool comes before the server.
+fn command_line(verb: &str, server: &str) -> String {
+    match verb.split_once(' ') {
+        Some((verb, more)) => format!("mendline {verb} {server} {more}"),
+        None => format!("mendline {verb} {server}"),
+    }
 }
 
 /// Returns the names under which the server of this name may run, and the file that has it.
@@ -262,9 +275,28 @@ pub(crate) fn selector(text: &str, is_there: impl Fn(&ServerSelector) -> bool) -
 pub(crate) fn does_not_run(text: &str) -> Option<String> {
     let (_, path) = running_names(text)?;
     let (name, path) = (one_line(text), one_line(&path.display().to_string()));
+    let files = ClientFiles::of_user();
+    let found = if is_own(text) { Vec::new() } else { files.matching(text) };
+    let are_one = found.iter().all(|entry| found.first().is_some_and(|first| entry.is_same(first)));
+    if !are_one {
+        let ids: Vec<String> = found.iter().map(|entry| one_line(&files.id(entry))).collect();
+        let width = ids.iter().map(|id| id.chars().count()).max().unwrap_or(0);
+        let entry = |(id, entry): (&String, &ClientEntry<'_>)| format!("  {id:width$}   {}", entry.path());
+        let entries: Vec<String> = ids.iter().zip(&found).map(entry).collect();
+        return Some(format!(
+            "error: {name:?} does not run, and these entries of the name lead to different servers, which start with their clients\n\n{}\n\n  mendline doctor {}   finds out what is wrong with one, if it should run",
+            entries.join("\n"),
+            ids[0]
+        ));
+    }
     Some(format!(
         "error: {name:?} does not run; it is an entry of {path}, and starts with its client\n\n  mendline status {name} --probe   contacts it now\n  mendline doctor {name}           finds out what is wrong, if it should run"
     ))
+}
+
+/// Returns whether the own file has the name.
+fn is_own(text: &str) -> bool {
+    locate(None).and_then(|found| read(&found)).is_ok_and(|loaded| loaded.names.iter().any(|name| name == text))
 }
 
 /// Returns the plan of a configured server, for commands that start nothing.
@@ -356,7 +388,8 @@ pub(crate) fn elsewhere(name: &str, verb: &str) -> Option<String> {
     if let Some(entry) = project.entries().find(|entry| entry.name == name) {
         let (path, name) = (entry.path(), one_line(name));
         return Some(format!(
-            "\n\n{path} has it. The files of a project are used only if they are named:\n\n  mendline {verb} --config {path} {name}"
+            "\n\n{path} has it. The files of a project are used only if they are named:\n\n  {}",
+            command_line(verb, &format!("--config {path} {name}"))
         ));
     }
     let is_it = |found: &mendline::control::ProcessStatus| match &found.snapshot {

@@ -7,7 +7,7 @@ use clap::Args;
 use mendline_config::{ConfigFile, EditError, Editor, Source};
 
 use crate::client_entry::{self, ClientTarget};
-use crate::editing::{FileEdit, own_file, refused};
+use crate::editing::{Change, FileEdit, own_file, refused};
 use crate::named::Refusal;
 use crate::names::ClientFiles;
 use crate::untrusted_text::one_line;
@@ -72,7 +72,7 @@ fn remove(options: &RemoveOptions) -> Result<u8, Refusal> {
             removed => removed.map_err(|error| refused(name, &file, editor, &error)),
         })
     };
-    let edit = FileEdit { file: file.clone(), section: None, change: &change };
+    let edit = FileEdit { file: file.clone(), section: None, change: Change::Servers(&change) };
     if options.dry_run {
         edit.preview()?.print_diff(&file.path);
         let code = client_entry::remove(&clients, true);

@@ -7,7 +7,7 @@ use clap::Args;
 use mendline_config::{Assignment, AssignmentError, EditError, Editor, KeyPath};
 
 use crate::cli::UNKNOWN;
-use crate::editing::{FileEdit, own_file, refused};
+use crate::editing::{Change, FileEdit, own_file, refused};
 use crate::named::Refusal;
 use crate::untrusted_text::one_line;
 use crate::wrap;
@@ -125,7 +125,7 @@ fn edit(name: &str, flags: &EditFlags, change: &dyn Fn(&Editor, &str) -> Result<
             error => refused(name, &file, editor, &error),
         })
     };
-    let edit = FileEdit { file: file.clone(), section: None, change: &change };
+    let edit = FileEdit { file: file.clone(), section: None, change: Change::Servers(&change) };
     let edited = if flags.dry_run { edit.preview()? } else { edit.write()? };
     edited.print_warnings(&[name]);
     report(name, &file.path, edited.is_change(), flags.dry_run);

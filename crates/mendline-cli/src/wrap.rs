@@ -21,9 +21,9 @@ pub(crate) mod edit;
 #[cfg(test)]
 mod entry_tests;
 mod file;
-mod insertion;
 mod json;
 mod launcher;
+pub(crate) mod new_entry;
 mod plan;
 mod policies;
 pub(crate) mod program;
@@ -35,11 +35,13 @@ pub(crate) mod randomness;
 mod sample_tests;
 mod secrets;
 mod toml;
+pub(crate) mod translation;
 mod tree;
 mod unwrap_entry;
 mod wrap_entry;
 mod write;
 mod yaml;
+pub(crate) mod yaml_edit;
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal};

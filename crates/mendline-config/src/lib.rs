@@ -25,6 +25,8 @@ mod check;
 mod env_file;
 mod file;
 mod finding;
+mod foreign;
+mod invocation;
 pub mod keys;
 mod location;
 mod lower;
@@ -48,6 +50,8 @@ pub use check::Owner;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
 pub use file::{EditError, Editor, NewText, NewValue, ReadError, ReplaceError, Source, replace};
 pub use finding::{Cause, Finding, RenderStyle, Severity};
+pub use foreign::{ForeignEntry, load_foreign};
+pub use invocation::{is_our_name, start_of_arguments};
 pub use location::{ConfigFile, NoConfigFile, find};
 pub use lower::{ClientFiles, Endpoint, LogSettings, PolicyError, PolicySet, Server, Tls, is_policy};
 pub use name::{InvalidName, Name};
@@ -185,6 +189,18 @@ fn load_with(
     owner: impl Fn(&Value, &Source) -> Owner,
     check: impl Fn(&Value, &mut Checker<'_>, &mut Loaded),
 ) -> Loaded {
+    let tree = source.parse();
+    load_tree(source, tree, environment, owner, check)
+}
+
+/// Checks the tree of a file.
+fn load_tree(
+    source: Source,
+    tree: Result<Value, Finding>,
+    environment: Environment,
+    owner: impl Fn(&Value, &Source) -> Owner,
+    check: impl Fn(&Value, &mut Checker<'_>, &mut Loaded),
+) -> Loaded {
     let mut environment = environment;
     environment.workspace = location::workspace(source.path());
     environment.directory = source.path().parent().map(Path::to_owned);
@@ -196,7 +212,7 @@ fn load_with(
         logs: LogSettings::default(),
         findings: Vec::new(),
     };
-    let tree = match loaded.source.parse() {
+    let tree = match tree {
         Ok(tree) => tree,
         Err(finding) => {
             loaded.findings.push(finding);

@@ -7,7 +7,18 @@ use std::path::{Path, PathBuf};
 /// The parts of the book. A path that ends with a slash stands for all pages of that folder that are not named before;
 /// its `README.md` is the parent of the others.
 const PARTS: [(&str, &[&str]); 4] = [
-    ("Use", &["docs/guide.md", "docs/recipes.md", "docs/recipes/", "docs/wrap.md", "docs/login.md"]),
+    (
+        "Use",
+        &[
+            "docs/install.md",
+            "docs/guide.md",
+            "docs/wrap.md",
+            "docs/add.md",
+            "docs/recipes.md",
+            "docs/recipes/",
+            "docs/login.md",
+        ],
+    ),
     ("Reference", &["PROMISE.md", "docs/configuration.md", "docs/strategies/", "docs/defaults.md", "docs/"]),
     ("Development", &["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/adr/", "docs/glossary.md", "docs/regressions.md"]),
     ("Project", &["CHANGELOG.md", "SECURITY.md", "faults/README.md", "outages/README.md"]),
@@ -102,7 +113,7 @@ mod tests {
         pages.insert("docs/adr/README.md".into(), "# All\n".into());
         let summary = summary(&chapters(&pages));
         assert!(
-            summary.starts_with("# Summary\n\n[Mendline](index.md)\n\n# Use\n\n- [The docs/guide.md]("),
+            summary.starts_with("# Summary\n\n[Mendline](index.md)\n\n# Use\n\n- [The docs/install.md]("),
             "{summary}"
         );
         assert!(summary.contains("- [All](docs/adr/index.md)\n  - [A](docs/adr/0001-a.md)\n"), "{summary}");

@@ -88,10 +88,25 @@ pub(crate) async fn examine(plan: &Plan, command: &ChildCommand, limits: Limits,
     }
 }
 
-/// Examines only the command of a server that runs already.
-pub(crate) fn examine_command(command: &ChildCommand, section: &mut Section) {
+/// The reason why a command is not started.
+#[derive(Clone, Copy)]
+pub(crate) enum NotStarted {
+    /// Its server runs already.
+    Runs,
+    /// Nothing is to be started.
+    Passive,
+}
+
+/// Examines only the command of a server.
+pub(crate) fn examine_command(command: &ChildCommand, why: NotStarted, section: &mut Section) {
     section.add(find_with_login_shell(command));
-    section.skip(&ABOVE, "not tried, because it runs already; --start starts another copy");
+    section.skip(
+        &ABOVE,
+        match why {
+            NotStarted::Runs => "not tried, because it runs already; --start starts another copy",
+            NotStarted::Passive => "not tried (--passive)",
+        },
+    );
 }
 
 fn not_started(why: &Reason) -> Step {
@@ -231,14 +246,16 @@ fn not_found(program: &str, path: &OsStr) -> Step {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
         names.extend(entries.take(NAMES - names.len()).filter_map(|entry| entry.file_name().into_string().ok()));
     }
-    let advice = match (mendline_config::nearest(program, names.iter().map(String::as_str)), install(program)) {
-        (_, Some(advice)) => advice,
+    // Every short name is near some other one.
+    let near = mendline_config::nearest(program, names.iter().map(String::as_str)).filter(|_| program.len() > 2);
+    let advice = match (near, install(program)) {
+        (_, Some(advice)) => format!("{advice}."),
         (Some(near), None) => format!("Did you mean `{near}`?"),
-        (None, None) => "Install it, or write its whole path".to_owned(),
+        (None, None) => "Install it, or write its whole path.".to_owned(),
     };
     let more =
         "A client that is started from a desktop may have another PATH than a shell: the whole path always works";
-    step.advice(format!("{advice}. {more}")).fact("path", path.to_string_lossy().into_owned())
+    step.advice(format!("{advice} {more}")).fact("path", path.to_string_lossy().into_owned())
 }
 
 /// Returns how to install a program that servers often need.

@@ -8,9 +8,10 @@
 use std::path::{Component, Path, PathBuf};
 
 use mendline::os::directories::Platform;
+use mendline_config::is_our_name;
 
 use super::launcher::{self, Launcher, ProcessFacts};
-use super::program::{Program, is_our_name};
+use super::program::Program;
 
 /// The program to write into entries.
 #[derive(Debug, PartialEq, Eq)]

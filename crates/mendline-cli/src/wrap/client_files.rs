@@ -1,27 +1,15 @@
-//! The entries of clients' files, for other commands: which there are, and a new one.
-//!
-//! A new entry is a text that is inserted, so that everything else in the file stays as it is. The result is parsed
-//! again before it is written. In a file whose notation has no place for it, the entry to write by hand is the error.
+//! The entries of clients' files, for other commands: which there are, and which file gets a new one.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use mendline_config::start_of_arguments;
 
 use super::clients::{Client, ClientDirectories, ConfigLocation, Scope};
 use super::dialect::Dialect;
-use super::diff::{self, DiffStyle};
 use super::document::{Document, Entry, Section, Syntax};
-use super::edit::Edit;
-use super::file::{self, Source};
-use super::insertion;
-use super::program::start_of_arguments;
+use super::file;
 use super::tree::{Member, Value};
 use super::wrap_entry::arguments_of;
-
-/// Returns all supported clients.
-#[allow(dead_code, reason = "`add --client` does not write entries of other forms yet")]
-pub(crate) fn clients() -> [Client; Client::ALL.len()] {
-    Client::ALL
-}
 
 /// An entry of a client's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,86 +136,39 @@ fn pairs(member: Option<&Member>) -> Vec<(String, String)> {
     }
 }
 
-/// A new entry that was not written yet.
-#[allow(dead_code, reason = "`add --client` does not write entries of other forms yet")]
-pub(crate) struct NewEntry {
-    /// The file that gets it.
-    pub(crate) path: PathBuf,
-    source: Option<Source>,
-    edits: Vec<Edit>,
-    after: String,
-    syntax: Syntax,
+/// Returns the names in a section of a text, also of entries that are not servers.
+pub(crate) fn names_in(text: &str, syntax: Syntax, section: &Section) -> Vec<String> {
+    let document = Document::parse(text, syntax);
+    let names = |document: Document<'_>| document.servers(section).iter().map(|member| member.key.clone()).collect();
+    document.map(names).unwrap_or_default()
 }
 
-/// Plans an entry of this name and command line in the usual file of a client. An error says why it cannot be added, and
-/// names the next step.
-#[allow(dead_code, reason = "`add --client` does not write entries of other forms yet")]
-pub(crate) fn insert(client: Client, scope: Scope, name: &str, words: &[String]) -> Result<NewEntry, String> {
-    insert_in(&ClientDirectories::of_process()?, client, scope, name, words)
-}
-
-fn insert_in(
-    directories: &ClientDirectories,
-    client: Client,
-    scope: Scope,
-    name: &str,
-    words: &[String],
-) -> Result<NewEntry, String> {
-    let locations = directories.locations_of(client);
-    let fitting: Vec<&ConfigLocation> = locations.iter().filter(|location| location.scope == scope).collect();
-    // A file with the section is the one in use, otherwise a file that exists, otherwise the usual one.
-    let text = |location: &ConfigLocation| file::read(&location.path).ok().flatten();
-    let has_section = |location: &ConfigLocation| {
-        text(location).is_some_and(|source| {
-            let document = Document::parse(&source.text, Syntax::of(&source.real));
-            document.is_ok_and(|document| document.has(&location.section))
-        })
-    };
-    let location = fitting.iter().find(|location| has_section(location));
-    let location = location.or_else(|| fitting.iter().find(|location| location.path.exists())).or(fitting.first());
-    let location = location.ok_or_else(|| no_file(client, scope, &locations))?;
-    let path = location.path.clone();
-    let source = file::read(&path).map_err(|reason| format!("{}: {reason}", path.display()))?;
-    let syntax = Syntax::of(source.as_ref().map_or(&path, |source| &source.real));
-    let before = source.as_ref().map_or("", |source| source.text.as_str());
-    let edits = insertion::plan(before, syntax, client, &location.section, name, words)
-        .map_err(|reason| format!("{}: {reason}", path.display()))?;
-    let after = super::edit::apply(before, &edits);
-    Ok(NewEntry { path, source, edits, after, syntax })
-}
-
-fn no_file(client: Client, scope: Scope, locations: &[ConfigLocation]) -> String {
-    let mut scopes: Vec<&str> = locations.iter().map(|location| location.scope.word()).collect();
-    scopes.dedup();
-    let (title, scope) = (client.title(), scope.word());
-    format!("{title} has no file of the scope {scope}; it has {}", scopes.join(", "))
-}
-
-#[allow(dead_code, reason = "`add --client` does not write entries of other forms yet")]
-impl NewEntry {
-    /// Formats the change, without secrets.
-    pub(crate) fn diff(&self, colour: bool) -> String {
-        let before = self.source.as_ref().map_or("", |source| source.text.as_str());
-        diff::render(&super::shown(&self.path), before, &self.edits, self.syntax, DiffStyle { colour })
-    }
-
-    /// Writes the file. Returns the path of the backup, if there was a file before.
-    pub(crate) fn write(&self) -> Result<Option<PathBuf>, String> {
-        let told = |reason: String| format!("{}: not written, because {reason}", self.path.display());
-        match &self.source {
-            Some(source) => source.replace(&self.after).map(Some).map_err(|reason| told(reason.to_string())),
-            None => create(&self.path, &self.after).map(|()| None).map_err(told),
+/// Returns the place for a new entry of a client's user: in the file that has such entries, else in one that exists, else
+/// in a new file at the usual place. `None` if a new file would hide the settings of the existing one.
+pub(crate) fn place(directories: &ClientDirectories, client: Client) -> Option<ConfigLocation> {
+    let mut locations = directories.locations_of(client);
+    locations.retain(|location| location.scope == Scope::User);
+    // Continue ignores its older file as soon as there is the newer one, and the older one has other entries.
+    let is_usable =
+        |location: &ConfigLocation| client != Client::Continue || Syntax::of(&location.path) == Syntax::Yaml;
+    let is_there = |location: &ConfigLocation| location.path.exists();
+    if client == Client::Continue && !is_there(&locations[0]) {
+        let older = locations.iter().any(|location| location.path.ends_with("config.json"));
+        let newer = locations.iter().any(|location| location.path.ends_with("config.yml"));
+        if older && !newer {
+            return None;
         }
     }
-}
-
-/// Creates a file with its directories. An existing one is not replaced.
-#[allow(dead_code, reason = "`add --client` does not write entries of other forms yet")]
-fn create(path: &Path, text: &str) -> Result<(), String> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(|error| format!("its directory cannot be made: {error}"))?;
-    }
-    file::create(path, text)
+    let in_use = |location: &ConfigLocation| {
+        let Ok(Some(source)) = file::read(&location.path) else { return false };
+        let document = Document::parse(&source.text, Syntax::of(&source.real));
+        document.is_ok_and(|document| document.has(&location.section))
+    };
+    let usable: Vec<&ConfigLocation> = locations.iter().filter(|location| is_usable(location)).collect();
+    // opencode has the longer section inside the shorter one.
+    let longest_first = usable.iter().rev().find(|location| client == Client::OpenCode && in_use(location));
+    let found = longest_first.or_else(|| usable.iter().find(|location| in_use(location)));
+    found.or_else(|| usable.iter().find(|location| is_there(location))).or(usable.first()).map(|it| (*it).clone())
 }
 
 #[cfg(test)]

@@ -82,10 +82,10 @@ fn blocks(old: &Side<'_>, new: &Side<'_>, edits: &[Edit]) -> Vec<Block> {
         let new_start = edit.range.start + put_in - taken_out;
         put_in += edit.text.len();
         taken_out += edit.range.len();
-        let lines = |side: &Side<'_>, start: usize, end: usize| side.line_of(start)..side.line_of(end) + 1;
-        let block = Block {
-            old: lines(old, edit.range.start, edit.range.end),
-            new: lines(new, new_start, new_start + edit.text.len()),
+        let replaced = new_start..new_start + edit.text.len();
+        let block = match (old.whole_lines(&edit.range), new.whole_lines(&replaced)) {
+            (Some(old), Some(new)) => Block { old, new },
+            _ => Block { old: old.touched_lines(&edit.range), new: new.touched_lines(&replaced) },
         };
         match blocks.last_mut() {
             Some(last) if block.old.start < last.old.end || block.new.start < last.new.end => {
@@ -118,6 +118,18 @@ impl<'a> Side<'a> {
         let everything = || ScanResult { hidden: std::iter::once(0..text.len()).collect(), named: Vec::new() };
         let found = Document::parse(text, syntax).map_or_else(|_| everything(), |document| scan(&document));
         Side { text, lines, found }
+    }
+
+    /// Returns the lines that a range consists of, if it begins and ends between lines.
+    fn whole_lines(&self, range: &Range) -> Option<Range> {
+        let is_between = |byte: usize| byte == self.text.len() || byte == 0 || self.text[..byte].ends_with('\n');
+        let before = |byte: usize| self.lines.partition_point(|line| line.start < byte);
+        (is_between(range.start) && is_between(range.end)).then(|| before(range.start)..before(range.end))
+    }
+
+    /// Returns the lines of which a range has a part.
+    fn touched_lines(&self, range: &Range) -> Range {
+        self.line_of(range.start)..self.line_of(range.end) + 1
     }
 
     fn line_of(&self, byte: usize) -> usize {
@@ -193,6 +205,19 @@ mod tests {
             render("f", text, &edits, Syntax::Json, NO_COLOUR),
             "--- f\n+++ f\n@@ -2,7 +2,8 @@\n \"a\": 1,\n \"b\": 2,\n \"c\": 3,\n-\"d\": 4,\n+\"d\": 44,\n+\"x\": 0,\n \"e\": 5,\n \"f\": 6\n }\n"
         );
+    }
+
+    #[test]
+    fn added_and_removed_lines_are_shown_alone() {
+        let shown = |text: &str, edit: Edit| render("f", text, &[edit], Syntax::Toml, NO_COLOUR);
+        let head = "--- f\n+++ f\n";
+        assert_eq!(shown("a = 1\n", Edit::insert(6, "b = 2\n")), format!("{head}@@ -1,1 +1,2 @@\n a = 1\n+b = 2\n"));
+        assert_eq!(shown("a = 1\n", Edit::insert(0, "b = 2\n")), format!("{head}@@ -1,1 +1,2 @@\n+b = 2\n a = 1\n"));
+        assert_eq!(shown("", Edit::insert(0, "b = 2\n")), format!("{head}@@ -1,0 +1,1 @@\n+b = 2\n"));
+        assert_eq!(shown("a = 1\nb = 2\n", Edit::remove(0..6)), format!("{head}@@ -1,2 +1,1 @@\n-a = 1\n b = 2\n"));
+        assert_eq!(shown("a = 1\n", Edit::remove(0..6)), format!("{head}@@ -1,1 +1,0 @@\n-a = 1\n"));
+        let unended = shown("a = 1", Edit::insert(5, "\nb = 2\n"));
+        assert_eq!(unended, format!("{head}@@ -1,1 +1,2 @@\n-a = 1\n+a = 1\n+b = 2\n"));
     }
 
     #[test]

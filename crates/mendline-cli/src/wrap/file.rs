@@ -127,20 +127,6 @@ impl Source {
     }
 }
 
-/// Creates a file. An existing one is not changed.
-#[allow(dead_code, reason = "`add --client` does not write entries of other forms yet")]
-pub(crate) fn create(path: &Path, text: &str) -> Result<(), String> {
-    let mut file = File::create_new(path).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => "another program has made it meanwhile; try again".to_owned(),
-        _ => with_cause("it cannot be made", &error),
-    })?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-    written.map_err(|error| {
-        let _ = fs::remove_file(path);
-        with_cause("it cannot be written", &error)
-    })
-}
-
 /// A new file beside the old one, before the rename.
 struct Fresh(PathBuf);
 

@@ -24,13 +24,6 @@ pub(crate) fn parse(text: &str, start: usize) -> Result<Table, ParseError> {
     }
 }
 
-/// Returns the range of the root table in a text, which may begin with a byte order mark.
-pub(crate) fn root_range(text: &str) -> Option<super::tree::Range> {
-    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    let parsed = parse_to_ast(&text[start..], &CollectOptions::default(), &CLIENT_JSON_OPTIONS).ok()?;
-    parsed.value.map(|root| start + root.start()..start + root.end())
-}
-
 struct Reader<'a> {
     text: &'a str,
     start: usize,

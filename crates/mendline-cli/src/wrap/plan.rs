@@ -6,9 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use mendline_config::start_of_arguments;
+
 use super::document::{Document, Entry, ParseError, Section, Syntax};
 use super::edit::{Edit, apply};
-use super::program::{Program, start_of_arguments};
+use super::program::Program;
 use super::proof::{Proposal, Prover};
 use super::secrets::shown_words;
 use super::unwrap_entry::unwrap;

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 
 use mendline::decisions::Secret;
 use mendline::transport::http::Target;
-use mendline_config::Name;
+use mendline_config::{Name, start_of_arguments};
 
 use super::arguments::{ALLOW_HTTP, ENTRY_URL, RUN, WITHOUT, WrapArguments};
 use super::bridge::{self, Bridge};
@@ -24,7 +24,7 @@ use super::dialect::{CommandForm, Dialect};
 use super::document::{Entry, Syntax};
 use super::edit::Edit;
 use super::policies::Policies;
-use super::program::{Program, start_of_arguments};
+use super::program::Program;
 use super::randomness::is_open_url;
 use super::secrets::only_names;
 use super::tree::{Member, Value};

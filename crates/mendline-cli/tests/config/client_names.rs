@@ -76,6 +76,43 @@ fn u02_ambiguous_name_is_told_apart_by_its_client() {
 }
 
 #[test]
+fn u02_every_command_names_the_ambiguity() {
+    let stage = Stage::empty();
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": demo() })));
+    stage.client_file("goose/config.yaml", "extensions:\n  notes:\n    type: stdio\n    cmd: /nonexistent\n");
+    for (line, words) in [
+        (&["tools", "notes"][..], "mendline tools cursor/notes "),
+        (&["call", "notes", "lookup"], "mendline call goose/notes  TOOL "),
+        (&["run", "notes"], "mendline run goose/notes "),
+        (&["doctor", "notes"], "mendline doctor goose/notes "),
+        (&["status", "notes"], "  goose/notes    HOME/goose/config.yaml"),
+        (&["reconnect", "notes"], "  cursor/notes   HOME/.cursor/mcp.json"),
+    ] {
+        let (code, printed) = stage.output(line);
+        assert!(code != 0 && printed.contains(words), "{line:?}: {printed}");
+    }
+    let names = "cursor/notes\ngoose/notes\n".to_owned();
+    assert_eq!(stage.output(&["completions", "--names", "mendline doctor "]), (0, names));
+}
+
+#[test]
+fn u02_file_of_a_client_in_any_form_can_be_named() {
+    let stage = Stage::empty();
+    let goose = format!("extensions:\n  one:\n    type: stdio\n    cmd: {MENDLINE}\n    args: [demo-server]\n");
+    stage.other("goose.yaml", &goose);
+    let opencode = json!({ "mcp": { "two": { "type": "local", "command": [MENDLINE, "demo-server"] } } });
+    stage.other("opencode.json", &opencode.to_string());
+    for (file, name) in [("goose.yaml", "one"), ("opencode.json", "two")] {
+        let (code, printed) = stage.output(&["tools", "--config", file, name]);
+        assert!(code == 0 && printed.contains("lookup"), "{file}: {printed}");
+        let (code, printed) = stage.output(&["check", file]);
+        assert!(code == 0 && printed.contains(name), "{file}: {printed}");
+    }
+    let (code, printed) = stage.output(&["set", "--config", "goose.yaml", "one", "cwd=/"]);
+    assert!(code == 2 && printed.contains("goose.yaml is not JSON"), "{printed}");
+}
+
+#[test]
 fn u02_project_scope_of_claude_code_is_known() {
     let stage = Stage::empty();
     let here = stage.home().to_str().unwrap().to_owned();

@@ -71,6 +71,18 @@ fn dry_run_shows_the_difference_and_writes_nothing() {
 }
 
 #[test]
+fn dry_run_without_a_file_shows_the_new_one() {
+    let stage = Stage::empty();
+    let line = ["add", "c", "https://c.test/mcp", "--client", "codex", "--client", "goose", "--dry-run"];
+    let (code, printed) = stage.output(&[&line[..], &["--binary", MENDLINE]].concat());
+    assert_eq!(code, 0, "{printed}");
+    for words in ["+    \"c\": {", "+[mcp_servers.c]", "+extensions:", "this was a dry run"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+    assert!(!stage.path().exists() && !stage.home().join(".codex").exists());
+}
+
+#[test]
 fn wrong_edit_is_refused_and_nothing_is_written() {
     let before = file(&json!({ "a": demo(), "notes": demo() }));
     let stage = Stage::with(&before);
@@ -104,6 +116,34 @@ fn wrong_value_is_underlined() {
     let (_, printed) = stage.output(&["set", "a", "timeouts.call=soon"]);
     assert!(printed.contains("HOME/mendline/config.json:6:17"), "{printed}");
     assert!(printed.contains("^^^^^^"), "{printed}");
+}
+
+#[test]
+fn key_without_effect_is_named() {
+    let stage = Stage::with(&file(&json!({ "a": demo() })));
+    let (code, printed) = stage.output(&["set", "a", "timeout=2m"]);
+    assert!(
+        code == 0 && printed.contains("Mendline ignores `timeout`") && printed.contains("timeouts.call"),
+        "{printed}"
+    );
+    let (_, printed) = stage.output(&["set", "a", "timeouts.call=2m"]);
+    assert!(!printed.contains("note:"), "an old note is not repeated: {printed}");
+}
+
+#[test]
+fn unwritable_file_of_client_names_the_next_step() {
+    let stage = Stage::empty();
+    let cursor = stage.client_file(".cursor/mcp.json", "{}");
+    fs::set_permissions(&cursor, fs::Permissions::from_mode(0o444)).unwrap();
+    let line = [&["add", "notes"][..], &with_cursor(), &["--", "server"]].concat();
+    let (code, printed) = stage.output(&line);
+    assert_eq!(code, 1, "{printed}");
+    assert!(printed.contains("it is read-only") && printed.contains("The same command with --replace"), "{printed}");
+    assert_eq!(text(&cursor), "{}");
+    fs::set_permissions(&cursor, fs::Permissions::from_mode(0o644)).unwrap();
+    let again = [&["add", "notes", "--replace"][..], &with_cursor(), &["--", "server"]].concat();
+    assert_eq!(stage.output(&again).0, 0);
+    assert!(text(&cursor).contains("\"notes\""));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod client;
 
 mod checking;
+mod client_entries;
 mod client_names;
 mod editing;
 mod named;

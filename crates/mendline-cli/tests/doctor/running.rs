@@ -67,6 +67,19 @@ fn u05_running_server_is_asked_and_not_started_again() {
 }
 
 #[test]
+fn passive_examination_starts_nothing_and_says_so() {
+    let servers = json!({ "notes": { "command": MENDLINE, "args": ["demo-server"] }, "gone": { "command": "x" } });
+    let stage = Stage::with_file(&json!({ "mcpServers": servers }).to_string());
+    let output = stage.run(&["doctor", "--passive", "notes"]);
+    assert!(output.code == 0 && output.stdout.contains("not tried (--passive)"), "{}", output.stdout);
+    assert!(!output.stdout.contains("runs already"), "{}", output.stdout);
+    assert_eq!(stage.starts(), 0, "{}", stage.ledger());
+    let output = stage.run(&["doctor", "--passive", "gone"]);
+    let advice = "Install it, or write its whole path. A client that";
+    assert!(output.code != 0 && output.stdout.contains(advice), "a short name is near every other: {}", output.stdout);
+}
+
+#[test]
 fn u05_configured_server_is_started_again_only_on_request() {
     let file = json!({ "mcpServers": { "notes": { "command": MENDLINE, "args": ["demo-server"] } } });
     let stage = Stage::with_file(&file.to_string());

@@ -29,7 +29,7 @@ fn sample(name: &str) -> String {
 }
 
 #[test]
-fn file_of_every_client_is_found_wrapped_and_restored() {
+fn u12_file_of_every_client_is_found_wrapped_and_restored() {
     let home = Home::new();
     let files = FILES.map(|(client, path, name)| (client, home.write(path, sample(name)), sample(name)));
     let wrapped = home.wrap(&["--yes"]);

@@ -1,6 +1,6 @@
 //! The endpoint of a server: a program or a URL.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use mendline::decisions::config::Dialect;
@@ -14,6 +14,7 @@ use crate::check::{CheckedValue, Checker, ENV, Pair, TypedValue};
 use crate::env_file;
 use crate::file::{Entry, Value, ValueKind};
 use crate::finding::Finding;
+use crate::invocation::start_of_arguments;
 use crate::variables::expand;
 
 /// The certificates of a server at a URL.
@@ -168,15 +169,12 @@ fn command_of(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<(Endp
 
 /// Returns the arguments of `mendline run`, if the command is Mendline itself or a package launcher that runs it.
 fn unwrapped(program: &str, arguments: &[String]) -> Option<Vec<String>> {
-    let is_us = |word: &str| {
-        let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy();
-        let name = name.split('@').next().unwrap_or_default();
-        name == "mendline" || name == "mendline.exe"
-    };
-    let is_launcher = ["npx", "bunx", "pnpx", "uvx", "env"].contains(&program);
-    let words: Vec<&str> = std::iter::once(program).chain(arguments.iter().map(String::as_str)).collect();
-    let at = words.iter().position(|word| is_us(word)).filter(|at| *at == 0 || is_launcher)?;
-    (words.get(at + 1) == Some(&"run")).then(|| words[at + 2..].iter().map(|word| (*word).to_owned()).collect())
+    let words = std::iter::once(program).chain(arguments.iter().map(String::as_str));
+    // `env NAME=VALUE … mendline run` runs it, too.
+    let is_before = |word: &&str| program == "env" && (*word == "env" || word.contains('='));
+    let words: Vec<&str> = words.skip_while(is_before).collect();
+    let run = start_of_arguments(&words)?;
+    Some(words[run + 1..].iter().map(|word| (*word).to_owned()).collect())
 }
 
 /// Returns the variables that a server sets itself, as far as they are valid: `envFile`, overridden by `env`.

@@ -34,8 +34,10 @@ pub(crate) fn pip(trial: &Trial, folder: &Path) -> Result<String, String> {
     let environment = folder.join("venv");
     CommandLine::new("python3", &["-m", "venv", &environment.to_string_lossy()]).run()?;
     let wheel = facts::wheel_file(trial)?;
-    let args =
-        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", &wheel.to_string_lossy()];
+    // Isolated from the settings of the user.
+    let options = ["-m", "pip", "--isolated", "install", "--quiet", "--disable-pip-version-check", "--no-index"];
+    let wheel = wheel.to_string_lossy();
+    let args: Vec<&str> = options.into_iter().chain([&*wheel]).collect();
     CommandLine::new(environment.join("bin/python"), &args).run()?;
     Ok(environment.join("bin/mendline").to_string_lossy().into_owned())
 }
@@ -51,9 +53,11 @@ pub(crate) fn npm(trial: &Trial) -> Result<(), String> {
 /// Measures the time that the launcher adds to the start of every Node.
 pub(crate) fn startup(trial: &Trial) -> Result<(), String> {
     let script = npm_install(trial, &trial.fresh("startup")?)?;
-    let measure = files::source("test/startup.mjs");
+    let (measure, program) = (files::source("test/startup.mjs"), trial.program.to_string_lossy());
     for node in trial.nodes() {
-        let line = CommandLine::new(&node, &[&measure.to_string_lossy(), &script, MOST_ADDED]).output()?;
+        let args = [&*measure.to_string_lossy(), &*script, &*program, MOST_ADDED].map(str::to_owned);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let line = CommandLine::new(&node, &args).output()?;
         print!("   {line}");
     }
     Ok(())
@@ -69,7 +73,10 @@ pub(crate) fn npm_install(trial: &Trial, folder: &Path) -> Result<String, String
     let folder_name = folder.to_string_lossy();
     let args: Vec<&str> =
         options.into_iter().chain([&*folder_name]).chain(packages.iter().map(String::as_str)).collect();
-    CommandLine::new("npm", &args).within(folder).output()?;
+    // An empty home has no settings of the user, such as packages to leave out.
+    let home = folder.join("npm-home");
+    files::make_empty(&home)?;
+    CommandLine::new("npm", &args).env("HOME", &home.to_string_lossy()).within(folder).output()?;
     Ok(folder.join("node_modules/.bin/mendline").to_string_lossy().into_owned())
 }
 

@@ -30,10 +30,16 @@ pub(crate) fn prepare() -> Result<Option<PathBuf>, String> {
         files::make_empty(&system)?;
         let packages = "--include=python3,python3-pip,python3-venv,ca-certificates";
         let args = ["--variant=minbase", packages, SUITE, &system.to_string_lossy(), "http://deb.debian.org/debian"];
-        CommandLine::new("debootstrap", &args).output()?;
+        let system = ["-c", "umask 022 && exec debootstrap \"$@\"", "debootstrap"].into_iter().chain(args);
+        CommandLine::new("sh", &system.collect::<Vec<_>>()).env("PATH", &with_sbin()).output()?;
         files::write(&done, "")?;
     }
     Ok(Some(system))
+}
+
+/// The path with the folders of administrators, which not every user has in it.
+fn with_sbin() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
 /// Checks the package with lintian, and the units with systemd where it is installed.
@@ -72,16 +78,13 @@ fn verify_units(trial: &Trial) -> Result<(), String> {
         .env("XDG_RUNTIME_DIR", &folder.to_string_lossy())
         .within(&folder)
         .run()?;
-    connect(trial, &folder)
+    connect(trial)
 }
 
 /// Connects to a socket whose connections are stdin and stdout of the program, as those of the unit are.
-fn connect(trial: &Trial, folder: &Path) -> Result<(), String> {
-    let socket = folder.join("socket");
+fn connect(trial: &Trial) -> Result<(), String> {
     let script = files::source("test/socket_client.py");
-    let args = [script, socket, trial.program.clone()].map(|path| path.to_string_lossy().into_owned());
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    CommandLine::new("python3", &args).run()
+    CommandLine::new("python3", &[&*script.to_string_lossy(), &*trial.program.to_string_lossy()]).run()
 }
 
 /// Installs the packages in a copy of the bare system.
@@ -98,20 +101,26 @@ pub(crate) fn inside(trial: &Trial, system: &Path) -> Result<(), String> {
     let enter = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root sh /srv/test/chroot.sh \"$@\"";
     let namespace =
         ["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter, &to, &release.version, trial.calls()];
-    CommandLine::new("unshare", &namespace).run()?;
+    CommandLine::new("unshare", &namespace).env("PATH", &with_sbin()).run()?;
     std::fs::remove_dir_all(&copy).map_err(|why| format!("cannot remove {}: {why}", copy.display()))
 }
 
 /// Makes a throw-away key and the apt repository.
 pub(crate) fn sign(trial: &Trial) -> Result<(), String> {
-    let home = trial.fresh("gnupg")?;
-    let home = home.to_string_lossy();
-    CommandLine::new("chmod", &["700", &home]).run()?;
-    let gpg = ["--homedir", &home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key"];
+    // The path of the agent's socket has at most 107 bytes, so the folder is not in that of the repository.
+    let made = CommandLine::new("mktemp", &["--directory", "--tmpdir", "mendline-gnupg-XXXXXX"]).output()?;
+    let home = made.trim();
+    let signed = sign_with(trial, home);
+    std::fs::remove_dir_all(home).map_err(|why| format!("cannot remove {home}: {why}"))?;
+    signed
+}
+
+fn sign_with(trial: &Trial, home: &str) -> Result<(), String> {
+    let gpg = ["--homedir", home, "--batch", "--quiet", "--passphrase", "", "--quick-generate-key"];
     let args: Vec<&str> = gpg.into_iter().chain(["test@mendline.dev", "ed25519", "sign", "1d"]).collect();
     CommandLine::new("gpg", &args).run()?;
-    let made = apt::build(&trial.release.out, "test@mendline.dev", Some(&home));
+    let made = apt::build(&trial.release.out, "test@mendline.dev", Some(home));
     // The agent would outlive this process.
-    CommandLine::new("gpgconf", &["--homedir", &home, "--kill", "all"]).run()?;
+    CommandLine::new("gpgconf", &["--homedir", home, "--kill", "all"]).run()?;
     made
 }
