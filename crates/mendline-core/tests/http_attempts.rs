@@ -123,6 +123,7 @@ fn failure_names_status_and_html_page() {
         stage.answer_probe();
         let answer = stage.client_reads().unwrap();
         assert!(text(&answer).contains("the server answered HTTP 403"), "{answer}");
+        assert_eq!(failure(&answer)["cause"], "refused", "{content:?}");
         assert_eq!(text(&answer).contains("something that is not JSON"), is_page, "{content:?}: {answer}");
     }
 }
@@ -323,4 +324,25 @@ fn retry_after_is_kept() {
     let busy = stage.next_sent();
     stage.answer_overloaded(&busy, 429, Some(7));
     assert!(stage.next_request() >= Duration::from_secs(7));
+}
+
+#[test]
+fn timed_out_attempt_is_cancelled_only_where_the_server_expects_it() {
+    let change = |notes: &mut UpstreamConfig| {
+        (notes.keep_alive, notes.timeouts.attempt) = (None, Some(Duration::from_secs(5)));
+    };
+    let is_cancellation =
+        |seen: &stage::http::SentRequest| seen.ask.verb == Verb::Post && seen.method() == "notifications/cancelled";
+    // It did not reach the server.
+    let mut stage = Stage::with(Dialect::Auto, change).initialize_session();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#);
+    stage.seen.pop_front().unwrap();
+    stage.advance(Duration::from_secs(5));
+    assert!(!stage.seen.iter().any(is_cancellation));
+    // A modern request is cancelled by its abort.
+    let mut stage = Stage::with(Dialect::Auto, change);
+    stage.client_sends(&modern(1, "resources/read", r#""uri":"note:1","#));
+    let seen = stage.next_sent();
+    stage.advance(Duration::from_secs(5));
+    assert!(stage.aborted.contains(&seen.id) && !stage.seen.iter().any(is_cancellation));
 }

@@ -439,3 +439,22 @@ fn lists_have_no_own_tool_by_default() {
     stage.client_sends(STATUS_CALL);
     assert_eq!(methods_read_by_server(&mut stage), ["tools/call"]);
 }
+
+#[test]
+fn list_that_the_server_does_not_have_stays_an_error() {
+    let mut stage = initialized();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"unknown"}}}}"#));
+    assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601);
+}
+
+#[test]
+fn change_that_the_client_has_read_is_not_reported() {
+    let mut stage = with_tools(&[ONE]);
+    stage.server_sends(CHANGED);
+    stage.advance(Duration::from_millis(1));
+    request(&mut stage, "tools/list", &json!({}), &tools(&[ONE, TWO]));
+    stage.advance(defaults::LIST_CHANGES_MOST);
+    assert_eq!((stage.server_reads(), stage.client_reads()), (None, None));
+}
