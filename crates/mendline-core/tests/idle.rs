@@ -241,3 +241,21 @@ fn overdue_call_over_http_does_not_test_a_busy_server() {
     stage.advance(Duration::from_secs(1));
     assert!(!stage.seen.iter().any(|seen| seen.ask.body.is_some() && seen.method() == "ping"));
 }
+
+#[test]
+fn postponed_test_is_made_once() {
+    let mut stage = initialized();
+    for _ in 0..2 {
+        stage.input(Input::NetworkChanged);
+        stage.advance(Duration::from_millis(100));
+    }
+    let mut pings = 0;
+    for _ in 0..200 {
+        while let Some(request) = stage.server_reads() {
+            pings += 1;
+            stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request["id"]));
+        }
+        stage.advance(Duration::from_millis(100));
+    }
+    assert_eq!(pings, 2);
+}

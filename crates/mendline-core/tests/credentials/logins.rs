@@ -253,3 +253,17 @@ fn limit_of_fruitless_requests_is_reported_where_a_login_is_needed() {
         assert_eq!(reports(&stage) - before, usize::from(is_needed), "{:?}", stage.log);
     }
 }
+
+#[test]
+fn lookup_that_was_refused_ends_with_its_renewal() {
+    let mut stage = with_login();
+    stage.client_sends(&call(1, "look"));
+    let seen = stage.next_sent();
+    stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
+    stage.answer_probe();
+    let lookup = stage.next_sent();
+    assert_eq!(lookup.method(), "tools/list");
+    refuse(&mut stage, &lookup);
+    failed(&mut stage, CredentialError::NoLogin);
+    assert_eq!(outcome(&stage.client_reads().expect("at once")), "unknown");
+}
