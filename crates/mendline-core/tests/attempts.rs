@@ -232,7 +232,58 @@ fn r12_attempt_timeout_holds_for_commands() {
     assert_eq!(stage.client_reads().unwrap()["id"], 1);
 }
 
+#[test]
+fn attempt_timeout_does_not_end_a_subscription() {
+    let mut stage = Stage::with(|notes| notes.timeouts.attempt = Some(Duration::from_secs(5)));
+    stage.accept_dial();
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+    stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{{{meta}}}}}"#));
+    assert_eq!(stage.server_reads().unwrap()["method"], "subscriptions/listen");
+    stage.advance(Duration::from_secs(60));
+    assert_eq!((stage.server_reads(), stage.client_reads()), (None, None));
+}
+
+#[test]
+fn attempt_that_ended_with_an_error_is_logged_by_its_number() {
+    let mut stage = Stage::up();
+    stage.client_sends(LIST);
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32603,"message":"no"}}}}"#));
+    assert_eq!((count(&stage, "attempt 1 ended"), count(&stage, "attempt 2 of")), (1, 1), "{:?}", stage.log);
+}
+
+#[test]
+fn missing_command_is_reported_as_final() {
+    let mut stage = Stage::new();
+    let link = stage.spawned.take().unwrap();
+    let why = SpawnError::NotFound { command: "notes-server".to_owned() };
+    stage.input(Input::SpawnFailed { link, why });
+    stage.client_sends(&call("1", "create_note"));
+    let answer = stage.client_reads().expect("only a person can help");
+    assert_eq!((&failure(&answer)["retryable"], &failure(&answer)["outcome"]), (&false.into(), &"not_sent".into()));
+}
+
 // ---- the retry budget ----
+
+#[test]
+fn retries_of_errors_are_charged_to_the_budget() {
+    const READS: u32 = 40;
+    let mut stage = Stage::up();
+    let mut sent = 0;
+    for id in 0..READS {
+        stage.client_sends(&LIST.replace(r#""id":1"#, &format!(r#""id":{id}"#)));
+        while stage.client_reads().is_none() {
+            if let Some(request) = stage.server_reads() {
+                sent += 1;
+                let error = r#"{"code":-32603,"message":"no"}"#;
+                stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, request["id"]));
+            } else {
+                stage.advance(Duration::from_millis(10));
+            }
+        }
+    }
+    assert!((READS..READS * 2).contains(&sent), "{sent} of {READS} reads");
+}
 
 #[test]
 fn r04_all_reads_of_dead_child_are_resent_for_one_charge() {

@@ -380,3 +380,14 @@ fn tool_has_its_own_breaker_numbers() {
         assert_eq!(answered, sent, "{tool}");
     }
 }
+
+#[test]
+fn overload_answered_by_rule_pauses_the_next_calls() {
+    let mut stage = with_statuses(&[(429, OnError::Never)]);
+    stage.client_sends(&http_call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, None);
+    assert_eq!(stage.client_reads().expect("at once")["id"], 1);
+    stage.client_sends(&http_call(2, "create_note"));
+    assert!(stage.seen.is_empty(), "the server is paused");
+}

@@ -183,6 +183,46 @@ fn common_stream_without_connection_drops_notifications_beyond_its_limit() {
     assert_eq!(read, defaults::DETACHED_QUEUE);
 }
 
+#[test]
+fn detached_request_stream_drops_notifications_and_slows_nothing() {
+    let mut stage = initialized();
+    let params = json!({ "name": "one", "_meta": { "progressToken": "t" } });
+    send(&mut stage, 2, &json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params }).to_string());
+    let sent = stage.server_reads().unwrap();
+    stage.input(Input::StreamDetached { client: CLIENT, stream: StreamId(2) });
+    for progress in 0..defaults::CLIENT_QUEUE_SOFT {
+        let params = json!({ "progressToken": sent["params"]["_meta"]["progressToken"], "progress": progress });
+        let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+        stage.server_sends(&progress.to_string());
+    }
+    assert_eq!(stage.engine.load().for_clients, defaults::DETACHED_QUEUE);
+    assert!(stage.engine.may_read(mendline_core::Port::Link(stage.spawned.unwrap())));
+    stage.server_sends(&json!({ "jsonrpc": "2.0", "id": sent["id"], "result": {} }).to_string());
+    assert_eq!(stage.engine.load().for_clients, defaults::DETACHED_QUEUE + 1, "the answer is kept");
+}
+
+#[test]
+fn attached_stream_keeps_notifications_beyond_the_detached_limit() {
+    let mut stage = initialized();
+    stage.input(Input::StreamAttached { client: CLIENT, stream: StreamId::COMMON });
+    assert_eq!(ready(&mut stage), [0u32; 0], "nothing waits");
+    let log =
+        json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "level": "error", "data": "x" } });
+    for _ in 0..defaults::DETACHED_QUEUE + 10 {
+        stage.server_sends(&log.to_string());
+    }
+    assert_eq!(stage.engine.load().for_clients, defaults::DETACHED_QUEUE + 10);
+}
+
+#[test]
+fn closed_stream_frees_its_messages() {
+    let mut stage = initialized();
+    send(&mut stage, 2, &format!("[{},17]", call("1", "one")));
+    assert_eq!(stage.engine.load().for_clients, 1);
+    stage.input(Input::StreamClosed { client: CLIENT, stream: StreamId(2) });
+    assert_eq!(stage.engine.load().for_clients, 0);
+}
+
 /// Sends a request of the server and returns its id.
 fn elicit(stage: &mut Stage) -> Value {
     let params = json!({ "message": "which?", "requestedSchema": { "type": "object", "properties": {} } });
@@ -218,6 +258,28 @@ fn server_request_of_no_call_uses_an_open_stream_or_is_declined() {
     stage.input(Input::StreamAttached { client: CLIENT, stream: StreamId::COMMON });
     elicit(&mut stage);
     assert_eq!(pull(&mut stage, 0).unwrap().0["method"], "elicitation/create");
+}
+
+#[test]
+fn server_request_of_call_on_common_stream_is_written_there() {
+    let mut stage = initialized();
+    send(&mut stage, 0, &call("1", "one"));
+    stage.server_reads().unwrap();
+    elicit(&mut stage);
+    assert_eq!(pull(&mut stage, 0).unwrap().0["method"], "elicitation/create");
+}
+
+#[test]
+fn server_request_of_no_call_skips_detached_streams() {
+    let mut stage = initialized();
+    for (stream, id) in [(2, "1"), (3, "2")] {
+        send(&mut stage, stream, &call(id, "one"));
+        stage.server_reads().unwrap();
+    }
+    stage.input(Input::StreamDetached { client: CLIENT, stream: StreamId(2) });
+    elicit(&mut stage);
+    assert_eq!(pull(&mut stage, 2), None);
+    assert_eq!(pull(&mut stage, 3).unwrap().0["method"], "elicitation/create");
 }
 
 #[test]

@@ -218,3 +218,31 @@ fn modern_stdio_call_is_cancelled_by_notification() {
     let message = stage.server_reads().expect("it need not go on");
     assert_eq!((&message["method"], &message["params"]["requestId"]), (&Value::from("notifications/cancelled"), &id));
 }
+
+#[test]
+fn unknown_cancellation_of_server_is_dropped_and_logged() {
+    let mut stage = initialized();
+    stage.server_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"unknown"}}"#);
+    assert_eq!(stage.client_reads(), None);
+    assert!(stage.log.iter().any(|line| line.contains("a server request that is over")), "{:?}", stage.log);
+}
+
+#[test]
+fn modern_client_is_named_once() {
+    let mut stage = Stage::up();
+    for id in 1..=2 {
+        let info = r#""io.modelcontextprotocol/clientInfo":{"name":"agent","version":"1"}"#;
+        let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+        let params = format!(r#"{{"name":"slow","_meta":{{{version},{info}}}}}"#);
+        stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#));
+    }
+    assert_eq!(stage.log.iter().filter(|line| line.contains("client is agent 1")).count(), 1, "{:?}", stage.log);
+}
+
+#[test]
+fn delivered_notification_is_not_logged_as_dropped() {
+    let mut stage = initialized();
+    stage.server_sends(&notification(200));
+    assert_eq!(stage.client_reads().unwrap()["method"], "notifications/message");
+    assert!(!stage.log.iter().any(|line| line.contains("dropped")), "{:?}", stage.log);
+}

@@ -7,9 +7,9 @@ mod stage;
 use mendline_core::reason::CutReason;
 use std::time::Duration;
 
-use mendline_core::config::Dialect;
+use mendline_core::config::{Dialect, OnError};
 use mendline_core::port::{Content, ExchangeEnd, Reuse, Verb, Written};
-use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
+use mendline_core::{Event, Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::NOTES;
 use stage::http::{INITIALIZE, Stage, call, complete_handshake, modern, outcome, over_sse};
@@ -123,6 +123,7 @@ fn failure_names_status_and_html_page() {
         stage.answer_probe();
         let answer = stage.client_reads().unwrap();
         assert!(text(&answer).contains("the server answered HTTP 403"), "{answer}");
+        assert_eq!(failure(&answer)["cause"], "refused", "{content:?}");
         assert_eq!(text(&answer).contains("something that is not JSON"), is_page, "{content:?}: {answer}");
     }
 }
@@ -323,4 +324,104 @@ fn retry_after_is_kept() {
     let busy = stage.next_sent();
     stage.answer_overloaded(&busy, 429, Some(7));
     assert!(stage.next_request() >= Duration::from_secs(7));
+}
+
+#[test]
+fn timed_out_attempt_is_cancelled_only_where_the_server_expects_it() {
+    let change = |notes: &mut UpstreamConfig| {
+        (notes.keep_alive, notes.timeouts.attempt) = (None, Some(Duration::from_secs(5)));
+    };
+    let is_cancellation =
+        |seen: &stage::http::SentRequest| seen.ask.verb == Verb::Post && seen.method() == "notifications/cancelled";
+    // It did not reach the server.
+    let mut stage = Stage::with(Dialect::Auto, change).initialize_session();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#);
+    stage.seen.pop_front().unwrap();
+    stage.advance(Duration::from_secs(5));
+    assert!(!stage.seen.iter().any(is_cancellation));
+    // A modern request is cancelled by its abort.
+    let mut stage = Stage::with(Dialect::Auto, change);
+    stage.client_sends(&modern(1, "resources/read", r#""uri":"note:1","#));
+    let seen = stage.next_sent();
+    stage.advance(Duration::from_secs(5));
+    assert!(stage.aborted.contains(&seen.id) && !stage.seen.iter().any(is_cancellation));
+}
+
+/// Refuses every request that waits, with an invalid certificate.
+fn refuse_certificate(stage: &mut Stage) {
+    while let Some(seen) = stage.seen.pop_front() {
+        let how = ExchangeEnd::Forbidden(stage::expired_certificate());
+        stage.input(Input::End { exchange: seen.id, how, written: Written::Nothing });
+    }
+}
+
+/// The number of reports that the server is parked, without repetitions.
+fn parked_reports(stage: &Stage) -> usize {
+    let is_report =
+        |event: &&Event| matches!(event, Event::LinkStateChanged { to: LinkState::Parked, repeated: false, .. });
+    stage.events.iter().filter(is_report).count()
+}
+
+#[test]
+fn parked_server_is_reported_once_an_hour() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(&call(1, "create_note"));
+    refuse_certificate(&mut stage);
+    assert_eq!(parked_reports(&stage), 1);
+    let end = stage.now + defaults::PARKED_REPORT;
+    while stage.now < end {
+        assert_eq!(parked_reports(&stage), 1, "{:?}", stage.now);
+        stage.advance(Duration::from_secs(1));
+        if stage.now < end {
+            refuse_certificate(&mut stage);
+        }
+    }
+    stage.input(Input::Reconnect { upstream: NOTES });
+    refuse_certificate(&mut stage);
+    assert_eq!(parked_reports(&stage), 2);
+}
+
+#[test]
+fn parked_server_is_reported_again_after_it_was_up() {
+    let mut stage = Stage::initialized();
+    for reports in 1..=2 {
+        stage.client_sends(&call(1, "create_note"));
+        refuse_certificate(&mut stage);
+        assert_eq!(parked_reports(&stage), reports);
+        stage.input(Input::Reconnect { upstream: NOTES });
+        stage.run(Duration::from_secs(5), Stage::serve);
+        assert_eq!(stage.engine.link_state(NOTES), Some(LinkState::Up));
+    }
+}
+
+#[test]
+fn pauses_after_timed_out_attempts_double() {
+    let change = |notes: &mut UpstreamConfig| {
+        slowly(notes);
+        notes.timeouts.attempt = Some(Duration::from_secs(5));
+    };
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
+    let pauses = pauses(Stage::with(Dialect::Auto, change).initialize_session(), list, |stage, _| {
+        stage.next_sent();
+        stage.advance(Duration::from_secs(5));
+        stage.seen.clear();
+    });
+    assert_jitter(pauses[1], Duration::from_secs(2));
+}
+
+#[test]
+fn pauses_of_call_refused_by_live_session_double() {
+    let change = |notes: &mut UpstreamConfig| {
+        slowly(notes);
+        notes.retry.statuses = [(404, OnError::Always)].into();
+    };
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#;
+    let pauses = pauses(Stage::with(Dialect::Auto, change).initialize_session(), list, |stage, _| {
+        let seen = stage.next_sent();
+        stage.status(seen.id, 404, Content::Empty, None);
+        stage.end(seen.id, ExchangeEnd::Complete);
+        let ping = stage.next_sent();
+        stage.answer(&ping, "{}");
+    });
+    assert_jitter(pauses[1], Duration::from_secs(2));
 }

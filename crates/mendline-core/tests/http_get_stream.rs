@@ -128,3 +128,19 @@ fn only_refused_notifications_are_reported_as_lost() {
         assert_eq!(reported, dropped, "HTTP {status}: {:?}", stage.log);
     }
 }
+
+#[test]
+fn get_stream_refused_in_a_live_session_is_not_reopened() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(INITIALIZE);
+    stage.answer_initialize("s1");
+    stage.client_reads().unwrap();
+    let get_stream = stage.send_initialized();
+    stage.status(get_stream.id, 404, Content::Empty, None);
+    stage.end(get_stream.id, ExchangeEnd::Complete);
+    let ping = stage.next_sent();
+    assert_eq!(ping.method(), "ping");
+    stage.answer(&ping, "{}");
+    stage.advance(Duration::from_secs(60));
+    assert_eq!(gets(&stage), 0);
+}

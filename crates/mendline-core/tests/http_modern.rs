@@ -10,7 +10,7 @@ use std::time::Duration;
 use mendline_core::config::{Dialect, ToolPolicy};
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Content, ExchangeEnd};
-use mendline_core::{Port, UpstreamConfig, defaults};
+use mendline_core::{ListCache, Port, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::CLIENT;
 use stage::http::{INITIALIZE, SentRequest, Stage, modern};
@@ -201,6 +201,8 @@ fn legacy_refusal_of_modern_request_makes_client_initialize() {
         let outcome = if (status, body) == (400, None) { "unknown" } else { "refused" };
         assert_eq!(answer["error"]["data"]["outcome"], outcome, "{status} {body:?}");
         assert!(stage.seen.is_empty(), "and no other dialect is tried for it");
+        stage.advance(defaults::CACHE_AFTER);
+        assert_eq!(stage.saved.as_ref().map(ListCache::len), Some(1), "the next start need not ask");
         stage.client_sends(INITIALIZE);
         stage.answer_initialize("s1");
         assert_eq!(stage.client_reads().unwrap()["id"], 0);

@@ -824,3 +824,13 @@ fn server_that_refuses_lost_session_without_id_is_initialized_again() {
         assert_eq!(answered, [(&Value::from(1), true)], "{status} {id}");
     }
 }
+
+#[test]
+fn server_without_session_and_calls_is_not_probed() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(&modern(1, "tools/call", r#""name":"create_note","#));
+    stage.refuse_connection();
+    stage.client_sends(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    stage.advance(Duration::from_secs(600));
+    assert!(stage.seen.is_empty());
+}

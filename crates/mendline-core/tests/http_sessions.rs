@@ -8,8 +8,8 @@ use mendline_core::reason::CutReason;
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
-use mendline_core::port::{Content, ExchangeEnd, Reuse, Verb};
-use mendline_core::{Event, Input, LinkState, defaults};
+use mendline_core::port::{Change, Content, ExchangeEnd, Reuse, Verb};
+use mendline_core::{Event, Input, LinkState, UpstreamConfig, defaults};
 use stage::http::{INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_with_keep_alive, outcome};
 use stage::{CLIENT, NOTES};
 
@@ -456,4 +456,34 @@ fn session_refused_by_get_is_not_used_for_calls() {
     stage.client_sends(&call(1, "create_note"));
     stage.next_request();
     stage.answer_initialize("s2");
+}
+
+#[test]
+fn reload_changes_the_dialect_of_a_server() {
+    let mut stage = Stage::initialized();
+    let mut config = UpstreamConfig::http("notes", "http://notes.example/sse", Dialect::Sse);
+    config.keep_alive = None;
+    stage.input(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change: Change::Transport });
+    stage.client_sends(&call(1, "create_note"));
+    stage.advance(Duration::from_secs(5));
+    let is_sse = |seen: &SentRequest| seen.ask.verb == Verb::Get && seen.header("mcp-session-id").is_none();
+    assert!(stage.seen.iter().any(is_sse), "it opens the SSE stream first");
+}
+
+#[test]
+fn pings_are_used_again_after_a_reload() {
+    let mut stage = initialized_with_keep_alive();
+    stage.advance(defaults::KEEP_ALIVE);
+    stage.confirm_loss(404);
+    stage.use_session();
+    let config = UpstreamConfig::http("notes", "http://other.example/mcp", Dialect::Auto);
+    stage.input(Input::Reconfigure { upstream: NOTES, config: Box::new(config), change: Change::Transport });
+    stage.client_sends(&call(1, "create_note"));
+    let read = stage.run(Duration::from_secs(5), Stage::serve);
+    assert_eq!(read[0].1["id"], 1);
+    stage.client_sends(&call(2, "create_note"));
+    let refused = stage.next_sent();
+    stage.status(refused.id, 404, Content::Empty, None);
+    stage.end(refused.id, ExchangeEnd::Complete);
+    assert_eq!(stage.next_sent().method(), "ping", "the new server may answer it");
 }

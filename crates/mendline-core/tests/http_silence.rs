@@ -13,7 +13,7 @@ use mendline_core::port::{Content, ExchangeEnd, Reuse};
 use mendline_core::reason::CutReason;
 use mendline_core::status::Status;
 use mendline_core::{Input, UpstreamConfig, defaults};
-use stage::http::{NOTES, SentRequest, Stage, call, outcome};
+use stage::http::{NOTES, SentRequest, Stage, call, modern, outcome};
 
 const READ: &str = r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#;
 const LOOK: &str = r#"{"tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"make"}]}"#;
@@ -353,6 +353,59 @@ fn r18_all_pages_are_read() {
 }
 
 #[test]
+fn r18_pages_are_limited() {
+    let mut stage = cut_without_hints("look");
+    for page in 1..=defaults::LOOKUP_PAGES {
+        let list = stage.next_sent();
+        assert_eq!(list.method(), "tools/list", "page {page}");
+        if page > 1 {
+            assert_eq!(list.json()["params"], serde_json::json!({ "cursor": "next" }), "page {page}");
+        }
+        stage.answer(&list, r#"{"tools":[{"name":"make"}],"nextCursor":"next"}"#);
+    }
+    assert!(stage.seen.is_empty());
+    assert_eq!(outcome(&stage.client_reads().unwrap()), "unknown");
+}
+
+#[test]
+fn silent_read_with_one_attempt_is_not_tested() {
+    let change = |notes: &mut UpstreamConfig| (notes.keep_alive, notes.retry.attempts) = (None, 1);
+    let mut stage = Stage::with(Dialect::Auto, change).initialize_session();
+    stage.client_sends(READ);
+    stage.next_sent();
+    stage.advance(defaults::SILENCE * 2);
+    assert!(stage.seen.is_empty());
+}
+
+#[test]
+fn silent_read_is_tested_after_the_pause_of_the_server() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(READ);
+    stage.next_sent();
+    stage.advance(defaults::SILENCE - Duration::from_secs(1));
+    stage.client_sends(&call(2, "create_note"));
+    let refused = stage.next_sent();
+    stage.answer_overloaded(&refused, 429, Some(20));
+    stage.advance(Duration::from_secs(15));
+    assert!(stage.seen.is_empty(), "the pause holds for pings");
+}
+
+#[test]
+fn slower_attempt_of_modern_read_is_only_aborted() {
+    let mut stage = Stage::new(Dialect::Auto);
+    stage.client_sends(&modern(1, "resources/read", r#""uri":"note:1","#));
+    let first = stage.next_sent();
+    stage.advance(defaults::SILENCE);
+    let ping = stage.next_sent();
+    stage.answer(&ping, "{}");
+    let second = stage.next_sent();
+    assert_eq!(second.method(), "resources/read");
+    stage.answer(&second, r#"{"contents":[]}"#);
+    assert_eq!(stage.client_reads().unwrap()["id"], 1);
+    assert!(stage.aborted.contains(&first.id) && stage.seen.is_empty());
+}
+
+#[test]
 fn r30_changed_tools_are_listed_unless_the_client_does() {
     for client_lists in [false, true] {
         let mut stage = Stage::initialized();
@@ -371,4 +424,32 @@ fn r30_changed_tools_are_listed_unless_the_client_does() {
         let lists = stage.seen.iter().filter(|seen| seen.method() == "tools/list").count();
         assert_eq!(lists, usize::from(!client_lists));
     }
+}
+
+#[test]
+fn fast_tools_leave_room_for_the_times_of_slow_ones() {
+    let mut stage = Stage::initialized();
+    for id in 0..defaults::TOOL_BREAKERS as u32 {
+        stage.client_sends(&call(id, &format!("fast{id}")));
+        let seen = stage.next_sent();
+        stage.answer(&seen, "{}");
+        stage.client_reads().unwrap();
+    }
+    for id in 1..=2 {
+        stage.client_sends(&call(id, "slow"));
+        let slow = stage.next_sent();
+        stage.advance(Duration::from_secs(if id == 1 { 25 } else { 49 }));
+        assert!(silent(&stage).is_empty(), "call {id}");
+        stage.answer(&slow, "{}");
+        stage.client_reads().unwrap();
+    }
+}
+
+#[test]
+fn overload_of_an_internal_request_pauses_calls() {
+    let mut stage = cut_without_hints("look");
+    let list = stage.next_sent();
+    stage.answer_overloaded(&list, 429, None);
+    stage.client_sends(&call(2, "create_note"));
+    assert!(stage.seen.is_empty(), "the server is paused");
 }

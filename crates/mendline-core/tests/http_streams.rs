@@ -4,7 +4,7 @@
 
 mod stage;
 
-use mendline_core::reason::CutReason;
+use mendline_core::reason::{CutReason, RefusalReason};
 use std::time::Duration;
 
 use mendline_core::config::Dialect;
@@ -34,6 +34,7 @@ fn cut_response_is_resumed_and_not_resent() {
     stage.advance(defaults::RESUME_WAIT);
     let resumed = stage.next_sent();
     assert_eq!((resumed.ask.verb, resumed.header("last-event-id")), (Verb::Get, Some("e1")));
+    assert_eq!(resumed.header("mcp-session-id"), Some("s1"));
     stage.status(resumed.id, 200, Content::Events, None);
     let id = &seen.json()["id"];
     stage.event(resumed.id, Some("e2"), &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
@@ -195,4 +196,17 @@ fn r19_resumptions_are_at_least_100_ms_apart() {
     let resumed = resumed_with_messages(&mut stage);
     let least = resumed.windows(2).map(|pair| pair[1].since(pair[0])).min().unwrap();
     assert!(least >= defaults::RESUME_WAIT_MIN, "{least:?}, although the server names 0 ms");
+}
+
+#[test]
+fn forbidden_resumption_is_no_refusal_of_the_call() {
+    let mut stage = Stage::initialized();
+    with_cut_response(&mut stage);
+    stage.advance(defaults::RESUME_WAIT);
+    let resumed = stage.next_sent();
+    stage.status(resumed.id, 307, Content::Empty, None);
+    let (from, to) = ("http://notes.example".to_owned(), Some("https://login.example".to_owned()));
+    stage.end(resumed.id, ExchangeEnd::Forbidden(RefusalReason::Endpoint { from, to }));
+    let read = stage.run(Duration::from_secs(300), Stage::serve);
+    assert_eq!(outcome(&read[0].1), "unknown", "{read:?}");
 }

@@ -6,9 +6,10 @@ mod stage;
 
 use std::time::Duration;
 
-use mendline_core::config::KeepAlive;
-use mendline_core::{Input, LinkState, defaults};
+use mendline_core::config::{Dialect, KeepAlive};
+use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
+use stage::http;
 use stage::initialized::{initialized, initialized_with, is_killed_by_shutdown_sequence};
 use stage::{NOTES, Stage, call};
 
@@ -214,4 +215,47 @@ fn link_pinged_for_other_reason_is_not_pinged_again_soon() {
     assert_eq!(stage.server_reads(), None, "its own time has come, but it was tested just now");
     stage.advance(Duration::from_millis(200));
     assert_eq!(stage.server_reads().unwrap()["method"], "ping");
+}
+
+#[test]
+fn busy_server_is_not_tested_after_a_network_change() {
+    let mut stage = http::initialized_with_keep_alive();
+    stage.client_sends(&http::call(1, "create_note"));
+    stage.next_sent();
+    stage.input(Input::NetworkChanged);
+    stage.advance(Duration::from_secs(1));
+    assert!(!stage.seen.iter().any(|seen| seen.ask.body.is_some() && seen.method() == "ping"));
+}
+
+#[test]
+fn overdue_call_over_http_does_not_test_a_busy_server() {
+    let change = |notes: &mut UpstreamConfig| notes.timeouts.call = Duration::from_secs(5);
+    let mut stage = http::Stage::with(Dialect::Auto, change).initialize_session();
+    for id in 1..=2 {
+        stage.client_sends(&http::call(id, "create_note"));
+        stage.next_sent();
+        stage.advance(Duration::from_secs(3));
+    }
+    assert_eq!(stage.client_reads().expect("its time is over")["id"], 1);
+    stage.input(Input::NetworkChanged);
+    stage.advance(Duration::from_secs(1));
+    assert!(!stage.seen.iter().any(|seen| seen.ask.body.is_some() && seen.method() == "ping"));
+}
+
+#[test]
+fn postponed_test_is_made_once() {
+    let mut stage = initialized();
+    for _ in 0..2 {
+        stage.input(Input::NetworkChanged);
+        stage.advance(Duration::from_millis(100));
+    }
+    let mut pings = 0;
+    for _ in 0..200 {
+        while let Some(request) = stage.server_reads() {
+            pings += 1;
+            stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request["id"]));
+        }
+        stage.advance(Duration::from_millis(100));
+    }
+    assert_eq!(pings, 2);
 }

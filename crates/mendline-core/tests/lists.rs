@@ -439,3 +439,44 @@ fn lists_have_no_own_tool_by_default() {
     stage.client_sends(STATUS_CALL);
     assert_eq!(methods_read_by_server(&mut stage), ["tools/call"]);
 }
+
+#[test]
+fn list_that_the_server_does_not_have_stays_an_error() {
+    let mut stage = initialized();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"unknown"}}}}"#));
+    assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32601);
+}
+
+#[test]
+fn change_that_the_client_has_read_is_not_reported() {
+    let mut stage = with_tools(&[ONE]);
+    stage.server_sends(CHANGED);
+    stage.advance(Duration::from_millis(1));
+    request(&mut stage, "tools/list", &json!({}), &tools(&[ONE, TWO]));
+    stage.advance(defaults::LIST_CHANGES_MOST);
+    assert_eq!((stage.server_reads(), stage.client_reads()), (None, None));
+}
+
+#[test]
+fn list_that_fails_after_the_start_is_not_reported_as_changed() {
+    let mut stage = initialized_with(|notes| notes.timeouts.call = Duration::from_secs(2));
+    stage.client_sends(LIST);
+    stage.server_reads().unwrap();
+    stage.advance(Duration::from_secs(3));
+    assert!(stage.client_reads().expect("its time is over")["error"].is_object());
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":8,"method":"resources/list"}"#);
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        while let Some(request) = stage.server_reads() {
+            assert_ne!(request["method"], "tools/list", "the client has not read it");
+            if !request["id"].is_null() {
+                stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request["id"]));
+            }
+        }
+        answers.extend(std::iter::from_fn(|| stage.client_reads()));
+        stage.advance(Duration::from_millis(100));
+    }
+    assert_eq!(answers.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [8]);
+}

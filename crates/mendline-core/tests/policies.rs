@@ -9,7 +9,7 @@ use std::time::Duration;
 use mendline_core::config::{Breaker, Dialect, OnError, OpenFor, RateLimit, ToolPolicy};
 use mendline_core::policy::effect::Effect;
 use mendline_core::port::{Content, ExchangeEnd};
-use mendline_core::{Input, LinkState, UpstreamConfig, defaults};
+use mendline_core::{Event, Input, LinkState, UpstreamConfig, defaults};
 use serde_json::Value;
 use stage::http::{self, Stage as HttpStage};
 use stage::{NOTES, Stage, call};
@@ -734,4 +734,60 @@ fn isolation_over_http_blocks_requests_until_resumed() {
     assert!(stage.seen.is_empty());
     stage.input(Input::Resume { upstream: NOTES });
     succeeds(&mut stage, 2);
+}
+
+#[test]
+fn result_is_a_tool_error_only_if_it_says_so() {
+    for (is_error, logged) in [(false, 0), (true, 1)] {
+        let mut stage = Stage::up();
+        stage.client_sends(&call("1", "create_note"));
+        stage.server_answers(&format!(r#"{{"content":[],"isError":{is_error}}}"#));
+        assert_eq!(stage.log.iter().filter(|line| line.contains("with a tool error")).count(), logged);
+    }
+}
+
+#[test]
+fn end_of_extended_pause_is_reported_without_a_waiting_call() {
+    let mut stage = http_stage(|_| {});
+    let calls = [1, 2].map(|id| {
+        stage.client_sends(&http::call(id, "create_note"));
+        stage.next_sent()
+    });
+    for (seen, seconds) in calls.iter().zip([5, 20]) {
+        stage.answer_overloaded(seen, 429, Some(seconds));
+    }
+    for id in 1..=2 {
+        let params = format!(r#"{{"requestId":{id}}}"#);
+        stage.client_sends(&format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{params}}}"#));
+    }
+    stage.advance(30 * SECOND);
+    assert!(stage.events.iter().any(|event| matches!(event, Event::PauseEnded { .. })), "{:?}", stage.log);
+}
+
+#[test]
+fn call_beyond_pause_names_the_overload_and_not_the_rate_limit() {
+    let mut stage = http_stage(|notes| {
+        notes.rate_limit = Some(RateLimit { burst: 100, per_second: 100.0 });
+        notes.timeouts.call = Duration::from_millis(200);
+    });
+    stage.client_sends(&http::call(1, "create_note"));
+    let seen = stage.next_sent();
+    stage.answer_overloaded(&seen, 429, None);
+    answer_of(&mut stage);
+    stage.client_sends(&http::call(2, "create_note"));
+    let answer = answer_of(&mut stage);
+    assert_eq!((cause(&answer), &facts(&answer)["reason"]), ("rate_limited", &"overloaded".into()), "{answer}");
+}
+
+#[test]
+fn trial_without_answer_admits_the_next_one_after_the_open_time() {
+    let mut stage = breaker_open();
+    let rejected = is_rejected_by_breaker(&mut stage, 20);
+    stage.advance(wait(&rejected));
+    stage.client_sends(&http::call(21, "create_note"));
+    assert_eq!(stage.next_sent().method(), "tools/call", "the trial");
+    is_rejected_by_breaker(&mut stage, 22);
+    stage.advance(120 * SECOND);
+    stage.client_sends(&http::call(23, "create_note"));
+    assert_eq!(stage.next_sent().method(), "tools/call", "the next trial");
 }

@@ -10,6 +10,7 @@ use mendline_core::config::{AutoReconnect, Breaker, KeepAlive, RateLimit, Reconn
 use mendline_core::port::{Change, SpawnError};
 use mendline_core::{Input, LinkState, Output, UpstreamConfig};
 use serde_json::Value;
+use stage::initialized::{initialized, request};
 use stage::{NOTES, Stage, call};
 
 const fn seconds(count: u64) -> Duration {
@@ -266,4 +267,13 @@ fn raised_rate_limit_applies_to_waiting_calls() {
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "the new limit starts with a slot");
     stage.advance(seconds(1));
     assert_eq!(stage.server_answers("{}")["params"]["name"], "look", "and the next is a second later");
+}
+
+#[test]
+fn lists_of_the_old_server_are_not_answered_for_the_new_one() {
+    let mut stage = initialized();
+    request(&mut stage, "tools/list", &serde_json::json!({}), r#"{"tools":[{"name":"old"}]}"#);
+    edit(&mut stage, Change::Transport, |_| {});
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":8,"method":"tools/list","params":{}}"#);
+    assert_eq!(stage.client_reads(), None, "the new server is asked");
 }

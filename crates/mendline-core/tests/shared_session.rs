@@ -305,3 +305,26 @@ fn choices_of_others_are_kept_when_a_request_is_given_up() {
     let restored = stage.server_reads().expect("the more verbose level is set again");
     assert_eq!((&restored["method"], &restored["params"]["level"]), (&json!("logging/setLevel"), &json!("debug")));
 }
+
+#[test]
+fn handshake_does_not_wait_for_calls_of_others() {
+    let mut stage = two_clients();
+    stage.client_sends(&call("1", "create_note"));
+    assert_eq!(stage.server_reads().unwrap()["method"], "tools/call");
+    stage.sends(OTHER, &initialize(7, "two"));
+    assert_eq!(stage.server_reads().expect("at once")["method"], "initialize");
+}
+
+#[test]
+fn later_client_completes_no_handshake_that_is_in_flight_again() {
+    let mut stage = two_clients();
+    stage.client_sends(&initialize(1, "one"));
+    stage.server_answers(RESULT);
+    stage.client_reads().unwrap();
+    stage.die(stage.written);
+    stage.next_dial();
+    stage.accept_dial();
+    assert_eq!(stage.server_reads().unwrap()["method"], "initialize");
+    stage.sends(OTHER, &initialize(7, "two"));
+    assert_eq!(stage.server_reads(), None, "the handshake is not answered");
+}

@@ -381,6 +381,10 @@ fn unsupported_list_is_answered_as_empty() {
         stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
         assert_eq!(stage.client_reads().unwrap()["result"], json!({ member: [] }));
     }
+    stage.client_sends(&json!({ "jsonrpc": "2.0", "id": 5, "method": "prompts/list" }).to_string());
+    let id = stage.server_reads().unwrap()["id"].clone();
+    stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32602,"message":"what?"}}}}"#));
+    assert_eq!(stage.client_reads().unwrap()["error"]["code"], -32602, "another error is no missing list");
     stage.client_sends(r#"{"jsonrpc":"2.0","id":6,"method":"prompts/get"}"#);
     let id = stage.server_reads().unwrap()["id"].clone();
     stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"what?"}}}}"#));
@@ -764,4 +768,16 @@ fn refusal_of_modern_probe_is_not_answered_for_the_next_process() {
     stage.accept_dial();
     stage.client_sends(&modern(2, "server/discover", ""));
     assert_eq!(stage.server_reads().expect("the new process is asked")["method"], "server/discover");
+}
+
+#[test]
+fn catalogue_keeps_as_many_answers_as_its_limit() {
+    let mut stage = Stage::up();
+    for id in 0..=defaults::CATALOGUE_ENTRIES {
+        stage.client_sends(&modern(id as u32, "tools/list", &format!(r#","cursor":"{id}""#)));
+        stage.server_answers(&modern_tools("a"));
+        stage.client_reads().unwrap();
+    }
+    stage.advance(defaults::CACHE_AFTER);
+    assert_eq!(stage.saved.unwrap().len(), defaults::CATALOGUE_ENTRIES);
 }

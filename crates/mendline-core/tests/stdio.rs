@@ -282,3 +282,23 @@ fn last_stderr_line_is_stderr_tail() {
     stage.die(stage.written);
     assert!(stage.client_reads().unwrap().to_string().contains("stderr: line 97 | line 98 | line 99"));
 }
+
+#[test]
+fn pauses_after_answers_of_a_dead_bridge_double() {
+    const ERROR: &str = r#"{"code":-32000,"message":"Error POSTing to endpoint (HTTP 404): no session"}"#;
+    let mut stage = initialized_with(|notes| notes.retry.initial = Duration::from_secs(1));
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"note:1"}}"#);
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        let begin = stage.now;
+        let id = loop {
+            match stage.server_reads() {
+                Some(request) => break request["id"].clone(),
+                None => stage.advance(Duration::from_millis(10)),
+            }
+        };
+        pauses.push(stage.now.since(begin));
+        stage.server_sends(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{ERROR}}}"#));
+    }
+    assert!(pauses[1] <= Duration::from_millis(1_010) && pauses[2] >= Duration::from_secs(1), "{pauses:?}");
+}

@@ -224,3 +224,46 @@ fn first_request_of_a_modern_client_ends_with_the_login_or_its_time() {
     assert!(at.since(Moment::ZERO) >= Duration::from_secs(45), "{at:?}");
     assert_eq!(answer["error"]["code"], -31008, "{answer}");
 }
+
+#[test]
+fn answer_to_a_call_in_flight_ends_the_refusal() {
+    let mut stage = with_login();
+    stage.client_sends(&call(1, "create_note"));
+    let other = stage.next_sent();
+    refused_call(&mut stage, 2);
+    failed(&mut stage, CredentialError::NoLogin);
+    assert_eq!(stage.engine.credential_state(NOTES), Some(CredentialState::Refused));
+    stage.answer(&other, "{}");
+    assert_eq!(stage.engine.credential_state(NOTES), Some(CredentialState::Current));
+}
+
+#[test]
+fn limit_of_fruitless_requests_is_reported_where_a_login_is_needed() {
+    for is_needed in [false, true] {
+        let mut stage = with_login();
+        refused_call(&mut stage, 1);
+        failed(&mut stage, CredentialError::NoLogin);
+        if is_needed {
+            stage.refuse_probe(401);
+        }
+        let reports =
+            |stage: &Stage| stage.events.iter().filter(|event| matches!(event, Event::LoginRequired { .. })).count();
+        let before = reports(&stage);
+        failed(&mut stage, CredentialError::FruitlessLimit { count: 300 });
+        assert_eq!(reports(&stage) - before, usize::from(is_needed), "{:?}", stage.log);
+    }
+}
+
+#[test]
+fn lookup_that_was_refused_ends_with_its_renewal() {
+    let mut stage = with_login();
+    stage.client_sends(&call(1, "look"));
+    let seen = stage.next_sent();
+    stage.end(seen.id, ExchangeEnd::Cut(CutReason::Reset));
+    stage.answer_probe();
+    let lookup = stage.next_sent();
+    assert_eq!(lookup.method(), "tools/list");
+    refuse(&mut stage, &lookup);
+    failed(&mut stage, CredentialError::NoLogin);
+    assert_eq!(outcome(&stage.client_reads().expect("at once")), "unknown");
+}

@@ -60,3 +60,13 @@ fn a78_invalid_credential_is_renewed_after_missing_permissions() {
     stage.answer(&seen, "{}");
     assert_eq!(stage.client_reads().unwrap()["id"], 2);
 }
+
+#[test]
+fn notification_without_permissions_is_dropped_and_reported() {
+    let mut stage = with_login();
+    stage.client_sends(NOTIFICATION);
+    let seen = stage.next_sent();
+    stage.challenge_with(&seen, 403, Challenge::Scope);
+    failed(&mut stage, CredentialError::Scope { scopes: "notes:write".to_owned() });
+    assert!(stage.log.iter().any(|line| line.contains("it cannot be delivered")), "{:?}", stage.log);
+}

@@ -206,3 +206,27 @@ fn status_folds_number_renewals_and_failures() {
         ["credential_renewed", "credential_renewal_started", "credential_renewal_failed", "credential_renewed"];
     assert_eq!(names, expected);
 }
+
+#[test]
+fn refused_attempt_does_not_count_against_the_limit() {
+    let mut stage = of_kind_with(CredentialKind::Login, 2);
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#);
+    let seen = stage.next_sent();
+    refuse(&mut stage, &seen);
+    changed(&mut stage, 2);
+    stage.advance(MOMENT);
+    let second = stage.next_sent();
+    assert_eq!(second.method(), "resources/read");
+    stage.end(second.id, ExchangeEnd::Cut(CutReason::Reset));
+    let read = stage.run(Duration::from_secs(10), Stage::serve);
+    assert_eq!(read.last().unwrap().1["result"], serde_json::json!({}), "{read:?}");
+}
+
+/// Creates an initialized stage with this number of attempts, whose credential has the number 1.
+fn of_kind_with(kind: CredentialKind, attempts: u32) -> Stage {
+    let mut stage = Stage::with(Dialect::Auto, |notes| {
+        (notes.keep_alive, notes.credential, notes.retry.attempts) = (None, kind, attempts);
+    });
+    changed(&mut stage, 1);
+    stage.initialize_session()
+}

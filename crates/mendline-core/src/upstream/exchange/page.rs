@@ -70,4 +70,10 @@ mod tests {
         let words = first_words(long.as_bytes(), &Unredacted).unwrap();
         assert!(words.ends_with('…') && words.chars().count() <= defaults::PAGE_WORDS + 1, "{words}");
     }
+
+    #[test]
+    fn word_that_the_byte_limit_cuts_is_left_out() {
+        let page = format!("{:1$}bearer secret", "Unavailable", defaults::PAGE_BYTES - 10);
+        assert_eq!(first_words(page.as_bytes(), &Unredacted).as_deref(), Some("Unavailable bearer"));
+    }
 }

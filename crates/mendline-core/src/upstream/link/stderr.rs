@@ -87,6 +87,11 @@ mod tests {
         assert_eq!(explained(usage).as_deref(), Some("error: unknown option '--prot'"));
         let system = "TypeError [ERR_INVALID_URL]: Invalid URL\n    at new URL\nNode.js v20.20.2";
         assert_eq!(explained(system).as_deref(), Some("TypeError [ERR_INVALID_URL]: Invalid URL"));
+        let nested = "Error: cannot start\n    Error: no port\nbye";
+        assert_eq!(explained(nested).as_deref(), Some("Error: cannot start"), "the error at the margin");
+        for line in ["fatal signal 11", "Segmentation fault (core dumped)"] {
+            assert_eq!(explained(&format!("{line}\nrestarting")).as_deref(), Some(line));
+        }
     }
 
     #[test]
