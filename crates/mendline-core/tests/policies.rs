@@ -791,3 +791,16 @@ fn trial_without_answer_admits_the_next_one_after_the_open_time() {
     stage.client_sends(&http::call(23, "create_note"));
     assert_eq!(stage.next_sent().method(), "tools/call", "the next trial");
 }
+
+#[test]
+fn call_whose_slot_comes_at_its_deadline_waits() {
+    let mut stage = Stage::with(|notes| {
+        notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 });
+        notes.timeouts.call = 10 * SECOND;
+    });
+    stage.accept_dial();
+    for id in 1..=2 {
+        stage.client_sends(&call(&id.to_string(), "create_note"));
+    }
+    assert_eq!(stage.client_reads(), None);
+}
