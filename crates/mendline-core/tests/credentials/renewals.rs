@@ -232,7 +232,7 @@ fn of_kind_with(kind: CredentialKind, attempts: u32) -> Stage {
 }
 
 #[test]
-fn refused_attempt_is_counted_in_the_log_of_a_silent_call() {
+fn refused_attempt_is_counted_in_log_of_silent_call() {
     let mut stage = with_login();
     stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#);
     let seen = stage.next_sent();
