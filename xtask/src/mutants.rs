@@ -16,7 +16,7 @@ use crate::tools;
 const HELP: &str = "\
 Usage: cargo xtask mutants [--shard K/N]
 
-  --shard K/N   the part of the mutants, K from 0 [default: 0/12, about 125]
+  --shard K/N   the part of the mutants, K from 0 [default: 0/12, about 340]
 
 Needs cargo-mutants, which it does not install: cargo install --locked cargo-mutants
 ";

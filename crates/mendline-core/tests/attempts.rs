@@ -244,7 +244,7 @@ fn attempt_timeout_does_not_end_a_subscription() {
 }
 
 #[test]
-fn attempt_that_ended_with_an_error_is_logged_by_its_number() {
+fn attempt_ended_by_an_error_is_logged_by_its_number() {
     let mut stage = Stage::up();
     stage.client_sends(LIST);
     let id = stage.server_reads().unwrap()["id"].clone();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendline_core::config::{AutoReconnect, Reconnect};
 use mendline_core::port::{Pipe, SpawnError};
-use mendline_core::{Input, LinkState, Output, UpstreamConfig, defaults};
+use mendline_core::{Input, LinkState, Moment, Output, UpstreamConfig, defaults};
 use serde_json::{Value, json};
 use stage::initialized::{initialized, initialized_with, request, restart};
 use stage::{NOTES, Stage, call};
@@ -34,6 +34,16 @@ fn with_failed_dials_and(dials: u32, change: impl FnOnce(&mut UpstreamConfig)) -
     }
     fail_spawn(&mut stage);
     stage
+}
+
+#[test]
+fn server_is_dialed_often_while_a_client_starts() {
+    let mut stage = Stage::new();
+    while stage.now + defaults::RECONNECT_CAP_CALLED < Moment::ZERO + defaults::CLIENT_START {
+        fail_spawn(&mut stage);
+        let pause = stage.next_dial();
+        assert!(pause <= defaults::RECONNECT_CAP_CALLED + Duration::from_millis(1), "{pause:?}");
+    }
 }
 
 #[test]

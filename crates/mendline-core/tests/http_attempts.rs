@@ -327,7 +327,7 @@ fn retry_after_is_kept() {
 }
 
 #[test]
-fn timed_out_attempt_is_cancelled_only_where_the_server_expects_it() {
+fn timed_out_attempt_is_cancelled_only_where_server_expects_it() {
     let change = |notes: &mut UpstreamConfig| {
         (notes.keep_alive, notes.timeouts.attempt) = (None, Some(Duration::from_secs(5)));
     };

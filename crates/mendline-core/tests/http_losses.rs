@@ -363,3 +363,14 @@ fn loss_of_sse_stream_is_charged_once() {
     next_sse(&mut stage);
     assert_eq!(stage.seen.len() as u32, BURST - 1);
 }
+
+#[test]
+fn error_in_a_body_answers_read_without_confirmation() {
+    let mut stage = Stage::initialized();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/list"}"#);
+    let seen = stage.next_sent();
+    stage.refuse(&seen, 200, -32001, "Session not found");
+    assert_eq!(stage.next_sent().method(), "ping");
+    stage.advance(Duration::from_secs(60));
+    assert_eq!(stage.client_reads().expect("the ping is not answered")["error"]["code"], -32001);
+}

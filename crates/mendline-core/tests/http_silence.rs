@@ -353,7 +353,7 @@ fn r18_all_pages_are_read() {
 }
 
 #[test]
-fn r18_pages_are_limited() {
+fn pages_of_hints_are_limited() {
     let mut stage = cut_without_hints("look");
     for page in 1..=defaults::LOOKUP_PAGES {
         let list = stage.next_sent();

@@ -460,7 +460,7 @@ fn change_that_the_client_has_read_is_not_reported() {
 }
 
 #[test]
-fn list_that_fails_after_the_start_is_not_reported_as_changed() {
+fn list_failing_after_the_start_is_not_reported_as_changed() {
     let mut stage = initialized_with(|notes| notes.timeouts.call = Duration::from_secs(2));
     stage.client_sends(LIST);
     stage.server_reads().unwrap();

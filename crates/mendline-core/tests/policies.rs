@@ -765,7 +765,7 @@ fn end_of_extended_pause_is_reported_without_a_waiting_call() {
 }
 
 #[test]
-fn call_beyond_pause_names_the_overload_and_not_the_rate_limit() {
+fn call_beyond_pause_names_overload_and_not_the_rate_limit() {
     let mut stage = http_stage(|notes| {
         notes.rate_limit = Some(RateLimit { burst: 100, per_second: 100.0 });
         notes.timeouts.call = Duration::from_millis(200);
@@ -780,7 +780,7 @@ fn call_beyond_pause_names_the_overload_and_not_the_rate_limit() {
 }
 
 #[test]
-fn trial_without_answer_admits_the_next_one_after_the_open_time() {
+fn trial_without_answer_admits_next_one_after_the_open_time() {
     let mut stage = breaker_open();
     let rejected = is_rejected_by_breaker(&mut stage, 20);
     stage.advance(wait(&rejected));
@@ -790,4 +790,17 @@ fn trial_without_answer_admits_the_next_one_after_the_open_time() {
     stage.advance(120 * SECOND);
     stage.client_sends(&http::call(23, "create_note"));
     assert_eq!(stage.next_sent().method(), "tools/call", "the next trial");
+}
+
+#[test]
+fn call_whose_slot_comes_at_its_deadline_waits() {
+    let mut stage = Stage::with(|notes| {
+        notes.rate_limit = Some(RateLimit { burst: 1, per_second: 0.1 });
+        notes.timeouts.call = 10 * SECOND;
+    });
+    stage.accept_dial();
+    for id in 1..=2 {
+        stage.client_sends(&call(&id.to_string(), "create_note"));
+    }
+    assert_eq!(stage.client_reads(), None);
 }

@@ -270,7 +270,7 @@ fn raised_rate_limit_applies_to_waiting_calls() {
 }
 
 #[test]
-fn lists_of_the_old_server_are_not_answered_for_the_new_one() {
+fn lists_of_old_server_are_not_answered_for_new_one() {
     let mut stage = initialized();
     request(&mut stage, "tools/list", &serde_json::json!({}), r#"{"tools":[{"name":"old"}]}"#);
     edit(&mut stage, Change::Transport, |_| {});

@@ -238,7 +238,7 @@ fn answer_to_a_call_in_flight_ends_the_refusal() {
 }
 
 #[test]
-fn limit_of_fruitless_requests_is_reported_where_a_login_is_needed() {
+fn limit_of_fruitless_requests_is_reported_where_login_is_needed() {
     for is_needed in [false, true] {
         let mut stage = with_login();
         refused_call(&mut stage, 1);

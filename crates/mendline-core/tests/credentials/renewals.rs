@@ -230,3 +230,18 @@ fn of_kind_with(kind: CredentialKind, attempts: u32) -> Stage {
     changed(&mut stage, 1);
     stage.initialize_session()
 }
+
+#[test]
+fn refused_attempt_is_counted_in_log_of_silent_call() {
+    let mut stage = with_login();
+    stage.client_sends(r#"{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"note:1"}}"#);
+    let seen = stage.next_sent();
+    refuse(&mut stage, &seen);
+    changed(&mut stage, 2);
+    stage.advance(MOMENT);
+    assert_eq!(stage.next_sent().method(), "resources/read");
+    stage.advance(defaults::SILENCE);
+    let ping = stage.next_sent();
+    stage.answer(&ping, "{}");
+    assert!(stage.log.iter().any(|line| line.contains("(attempt 3 of 4)")), "{:?}", stage.log);
+}
