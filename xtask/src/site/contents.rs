@@ -21,7 +21,7 @@ const PARTS: [(&str, &[&str]); 4] = [
     ),
     ("Reference", &["PROMISE.md", "docs/configuration.md", "docs/strategies/", "docs/defaults.md", "docs/"]),
     ("Development", &["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/adr/", "docs/glossary.md", "docs/regressions.md"]),
-    ("Project", &["CHANGELOG.md", "SECURITY.md", "faults/README.md", "outages/README.md"]),
+    ("Project", &["CHANGELOG.md", "SECURITY.md", "packaging/README.md", "faults/README.md", "outages/README.md"]),
 ];
 
 /// A page of the book.
