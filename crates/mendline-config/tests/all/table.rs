@@ -170,11 +170,10 @@ fn u11_key_that_does_nothing_yet_is_an_error() {
 /// In a file of a client, keys that the client handles are not errors.
 #[test]
 fn u11_key_of_another_program_is_only_warned_about() {
-    let entry = r#""sharing": "perClient""#;
+    let entry = r#""sandbox": true"#;
     let text = format!(r#"{{ "mcpServers": {{ "a": {{ "url": "https://x.test/", {entry} }} }} }}"#);
     let loaded = loaded("/home/me/.cursor/mcp.json", &text);
-    let severities: Vec<_> = loaded.findings.iter().map(|finding| finding.severity).collect();
-    assert_eq!(severities, [mendline_config::Severity::Warning], "{:?}", loaded.findings);
+    assert!(!loaded.findings.is_empty() && !loaded.has_errors(), "{:?}", loaded.findings);
     assert!(loaded.server("a").is_some() && loaded.obstacles("a").is_empty());
 }
 
