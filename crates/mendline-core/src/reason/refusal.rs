@@ -32,6 +32,11 @@ pub enum RefusalReason {
         /// The limit.
         limit: usize,
     },
+    /// Too many requests of one principal of the gateway are in flight.
+    PrincipalInFlight {
+        /// The limit.
+        limit: usize,
+    },
     /// Waiting messages hold nearly all the memory there is for them.
     Memory {
         /// The bytes that they hold.
@@ -127,6 +132,7 @@ impl RefusalReason {
         match self {
             RefusalReason::Stopping => "stopping",
             RefusalReason::Subscriptions { .. } => "too_many_subscriptions",
+            RefusalReason::PrincipalInFlight { .. } => "principal_in_flight",
             RefusalReason::QueueFull { .. } | RefusalReason::ToolQueueFull { .. } | RefusalReason::Fairness { .. } => {
                 "queue_full"
             }
@@ -174,6 +180,9 @@ impl fmt::Display for RefusalReason {
         let of_tool = |of_tool: &bool| if *of_tool { ", of this tool only" } else { "" };
         match self {
             RefusalReason::Stopping => f.write_str("Mendline is stopping"),
+            RefusalReason::PrincipalInFlight { limit } => {
+                write!(f, "{limit} requests of this client's token are in flight, which is the limit")
+            }
             RefusalReason::Subscriptions { limit } => {
                 write!(f, "{limit} subscriptions are open, which is the limit")
             }
