@@ -8,14 +8,15 @@ use mendline::catalogue::CatalogueFile;
 use mendline::control::runtime_dir;
 use mendline::decisions::config::Transport;
 use mendline::frontend::ChannelFrontend;
-use mendline::frontend::http::{Access, Gateway, GatewayServer, Hub, Listener, Sealer, key_file};
+use mendline::frontend::http::{Audit, Gateway, GatewayServer, Hub, Listener, Sealer, key_file};
 use mendline::observe::log::{Log, LogLevel};
 use mendline::state::state_directory;
-use mendline_config::LogSettings;
+use mendline_config::{Loaded, LogSettings};
 
 use crate::cli::{NEGATIVE, ServeOptions};
 use crate::external_inputs;
-use crate::named::{Refusal, entry, locate, log_findings, read, resolve};
+use crate::gateway_access::{self, GatewayAccess};
+use crate::named::{Refusal, entry, locate, log_findings, read, refuse_obstacles, resolve};
 use crate::plan::Plan;
 use crate::run::{RENEWAL_TIMEOUT, log_level_or_default};
 
@@ -43,17 +44,10 @@ struct Prepared {
     log: Log,
     configuration: Option<String>,
     listen: std::net::SocketAddr,
-    access: Access,
+    access: GatewayAccess,
 }
 
 fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
-    if !options.listen.ip().is_loopback() {
-        return Err(Refusal::from(format!(
-            "{} is not a loopback address, and access tokens are not configured; use --listen 127.0.0.1:{}",
-            options.listen,
-            options.listen.port()
-        )));
-    }
     let level = log_level_or_default(options.run.log_level)?;
     let line = options.run.line();
     let (mut plans, mut loaded, mut configuration) = (Vec::new(), None, None);
@@ -91,8 +85,24 @@ fn prepare(options: &ServeOptions) -> Result<Prepared, Refusal> {
     if let Some(loaded) = &loaded {
         names.iter().for_each(|name| log_findings(loaded, name, &log.handle()));
     }
-    let access = Access { hosts: options.hosts.clone(), origins: options.origins.clone(), tokens: Vec::new() };
+    let access = prepare_access(options, loaded)?;
     Ok(Prepared { plans, log, configuration, listen: options.listen, access })
+}
+
+/// Returns the rules of access, and the limits of connections.
+fn prepare_access(options: &ServeOptions, loaded: Option<Loaded>) -> Result<GatewayAccess, Refusal> {
+    if let Some(loaded) = &loaded {
+        refuse_obstacles(loaded, &loaded.gateway_obstacles())?;
+    }
+    let settings = loaded.map(|loaded| loaded.access).unwrap_or_default();
+    let state = state_directory(|name| std::env::var_os(name));
+    let access = gateway_access::prepare(&options.access, settings, options.listen, state.as_deref())
+        .map_err(|error| Refusal::from(error.to_string()))?;
+    // It is stored already, so it is shown even if the start fails later.
+    if let Some(made) = &access.made {
+        eprintln!("{}", made.words());
+    }
+    Ok(access)
 }
 
 impl Prepared {
@@ -145,14 +155,19 @@ impl Prepared {
         }
         let (hub, frontend) = Hub::new();
         builder.multi_frontend(Box::new(frontend));
+        let names = servers.iter().map(|(name, _)| name.clone()).collect();
+        let audit = match state.as_ref().filter(|_| access.audit) {
+            Some(state) => Some(Audit::open(state, hub.clone(), names)?),
+            None => None,
+        };
         let named = |(name, server): (String, mendline::builder::ServerHandle)| GatewayServer {
             name: Arc::from(name),
             upstream: server.id,
         };
         let servers = servers.into_iter().map(named).collect();
-        let gateway = Arc::new(Gateway::new(hub, servers, access, sealer, limits));
-        let serving = tokio::spawn(listener.serve(gateway));
-        let mut running = builder.observer(log).start::<ChannelFrontend>([]);
+        let gateway = Arc::new(Gateway::new(hub, servers, access.access, sealer, limits));
+        let serving = tokio::spawn(listener.with_limits(access.limits).serve(gateway));
+        let mut running = builder.observer(log).observer(audit).start::<ChannelFrontend>([]);
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }

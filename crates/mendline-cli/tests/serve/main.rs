@@ -3,11 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod access;
+mod audit;
 mod gateway;
+mod limits;
 mod modern;
 mod sessions;
 mod sse;
 mod streams;
+mod tokens;
+mod tools;
+mod users;
 
 use serde_json::{Value, json};
 
