@@ -104,7 +104,7 @@ fn check_server(server: &Server) {
 /// The meaning of a file and its findings, without positions.
 fn meaning(loaded: &Loaded) -> (String, Vec<String>, Vec<String>) {
     let described = |finding: &Finding| {
-        let Finding { severity, cause, what, help, server, at } = finding;
+        let Finding { severity, cause, what, help, server, at, scope: _ } = finding;
         // For invalid JSON the reason contains the next character, which a comment changes.
         let what = if what.starts_with(NOT_JSON) { NOT_JSON } else { what };
         format!("{severity:?} {cause:?} {what} {help:?} {server:?} {}", at.is_some())

@@ -224,14 +224,9 @@ Examples:
 
 MCP clients connect to http://127.0.0.1:7337/mcp/NAME; clients of 2024-11-05 to /sse/NAME.";
 
-/// Options of `mendline serve`.
+/// Flags of `mendline serve` about who may use it.
 #[derive(Args)]
-#[command(after_help = SERVE_EXAMPLES, override_usage = "mendline serve [OPTIONS]\n       mendline serve [OPTIONS] <URL|NAME>\n       mendline serve [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
-pub(crate) struct ServeOptions {
-    /// Address to listen on; only loopback addresses are possible without access tokens
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7337")]
-    pub(crate) listen: std::net::SocketAddr,
-
+pub(crate) struct AccessOptions {
     /// Origin of a web page that may use the gateway, such as http://localhost:6274
     #[arg(long = "origin", value_name = "ORIGIN")]
     pub(crate) origins: Vec<String>,
@@ -239,6 +234,30 @@ pub(crate) struct ServeOptions {
     /// Host name under which the gateway may be addressed, besides loopback
     #[arg(long = "host", value_name = "HOST")]
     pub(crate) hosts: Vec<String>,
+
+    /// Environment variable with a token that every request must have
+    #[arg(long, value_name = "VARIABLE")]
+    pub(crate) token_env: Option<String>,
+
+    /// Make another token with this name, print it once, and store its hash
+    #[arg(long, value_name = "NAME")]
+    pub(crate) new_token: Option<String>,
+
+    /// Serve every client that reaches the address, without a token and as any user of this machine
+    #[arg(long, conflicts_with_all = ["token_env", "new_token"])]
+    pub(crate) danger_allow_anyone: bool,
+}
+
+/// Options of `mendline serve`.
+#[derive(Args)]
+#[command(after_help = SERVE_EXAMPLES, override_usage = "mendline serve [OPTIONS]\n       mendline serve [OPTIONS] <URL|NAME>\n       mendline serve [OPTIONS] -- <COMMAND> [ARGUMENTS]...")]
+pub(crate) struct ServeOptions {
+    /// Address to listen on; on any other than a loopback address every request needs a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7337")]
+    pub(crate) listen: std::net::SocketAddr,
+
+    #[command(flatten)]
+    pub(crate) access: AccessOptions,
 
     #[command(flatten)]
     pub(crate) run: RunOptions,

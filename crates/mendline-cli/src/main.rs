@@ -20,6 +20,7 @@ mod doctor;
 mod editing;
 mod external_inputs;
 mod first_run;
+mod gateway_access;
 mod help;
 mod interrupt;
 mod invocation;

@@ -136,20 +136,24 @@ pub(crate) fn entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan
 
 /// Returns the plan of an entry of this file.
 pub(crate) fn own_entry(loaded: &Loaded, name: &str, line: &Line<'_>) -> Result<Plan, Refusal> {
-    let obstacles = loaded.obstacles(name);
-    if !obstacles.is_empty() {
-        let rendered = loaded.render(obstacles.iter().copied(), render_style());
-        let mistakes =
-            if obstacles.len() == 1 { "one mistake".to_owned() } else { format!("{} mistakes", obstacles.len()) };
-        let words =
-            format!("{rendered}\n\nerror: nothing was started: {mistakes} in {}", loaded.source.path().display());
-        return Err(Refusal { words, code: USAGE });
-    }
+    refuse_obstacles(loaded, &loaded.obstacles(name))?;
     let server = loaded.server(name).ok_or_else(|| format!("the entry of {name:?} is invalid"))?;
     if server.is_disabled {
         return Err(Refusal::from(format!("{name:?} is disabled in {}", loaded.source.path().display())));
     }
     Plan::of_server(server, Some(line)).map_err(Refusal::from)
+}
+
+/// Shows the findings that prevent a start, if there are any.
+pub(crate) fn refuse_obstacles(loaded: &Loaded, obstacles: &[&Finding]) -> Result<(), Refusal> {
+    if obstacles.is_empty() {
+        return Ok(());
+    }
+    let rendered = loaded.render(obstacles.iter().copied(), render_style());
+    let mistakes =
+        if obstacles.len() == 1 { "one mistake".to_owned() } else { format!("{} mistakes", obstacles.len()) };
+    let words = format!("{rendered}\n\nerror: nothing was started: {mistakes} in {}", loaded.source.path().display());
+    Err(Refusal { words, code: USAGE })
 }
 
 /// Returns whether the file could not be parsed: such a file has no names.

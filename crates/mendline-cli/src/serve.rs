@@ -13,17 +13,18 @@ use mendline::control::runtime_dir;
 use mendline::decisions::UpstreamId;
 use mendline::decisions::config::Transport;
 use mendline::frontend::ChannelFrontend;
-use mendline::frontend::http::{Access, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
+use mendline::frontend::http::{Audit, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
 use mendline::observe::log::{Log, LogLevel};
 use mendline::os::activation;
 use mendline::state::state_directory;
-use mendline_config::{ConfigFile, LogSettings, Watch};
+use mendline_config::{ConfigFile, Loaded, LogSettings, Watch};
 use tokio::task::AbortHandle;
 
 use self::served_file::{RunningServer, ServedFile};
 use crate::cli::{NEGATIVE, RunOptions, ServeOptions};
 use crate::external_inputs::{self, BeforeStop, WatchedFile};
-use crate::named::{Refusal, entry, locate, log_findings, read, resolve};
+use crate::gateway_access::{self, GatewayAccess};
+use crate::named::{Refusal, entry, locate, log_findings, read, refuse_obstacles, resolve};
 use crate::plan::Plan;
 use crate::run::{RENEWAL_TIMEOUT, log_level_or_default};
 
@@ -65,17 +66,10 @@ struct Prepared {
     log: Log,
     configuration: Option<String>,
     listen: std::net::SocketAddr,
-    access: Access,
+    access: GatewayAccess,
 }
 
 fn prepare(options: ServeOptions) -> Result<Prepared, Refusal> {
-    if !options.listen.ip().is_loopback() {
-        return Err(Refusal::from(format!(
-            "{} is not a loopback address, and access tokens are not configured; use --listen 127.0.0.1:{}",
-            options.listen,
-            options.listen.port()
-        )));
-    }
     if options.run.via.is_some() {
         return Err(Refusal::from("--via is for `mendline run`; a gateway runs its servers itself".to_owned()));
     }
@@ -124,9 +118,25 @@ fn prepare(options: ServeOptions) -> Result<Prepared, Refusal> {
     if let Some(loaded) = &loaded {
         names.iter().for_each(|name| log_findings(loaded, name, &log.handle()));
     }
-    let access = Access { hosts: options.hosts.clone(), origins: options.origins.clone(), tokens: Vec::new() };
+    let access = prepare_access(&options, loaded)?;
     let (listen, options) = (options.listen, Arc::new(options.run));
     Ok(Prepared { plans, file, options, log, configuration, listen, access })
+}
+
+/// Returns the rules of access, and the limits of connections.
+fn prepare_access(options: &ServeOptions, loaded: Option<Loaded>) -> Result<GatewayAccess, Refusal> {
+    if let Some(loaded) = &loaded {
+        refuse_obstacles(loaded, &loaded.gateway_obstacles())?;
+    }
+    let settings = loaded.map(|loaded| loaded.access).unwrap_or_default();
+    let state = state_directory(|name| std::env::var_os(name));
+    let access = gateway_access::prepare(&options.access, settings, options.listen, state.as_deref())
+        .map_err(|error| Refusal::from(error.to_string()))?;
+    // It is stored already, so it is shown even if the start fails later.
+    if let Some(made) = &access.made {
+        eprintln!("{}", made.words());
+    }
+    Ok(access)
 }
 
 impl Prepared {
@@ -182,8 +192,15 @@ impl Prepared {
         let address = listener.address()?;
         let (hub, frontend) = Hub::new();
         builder.multi_frontend(Box::new(frontend));
+        let audit = match state.as_ref().filter(|_| access.audit) {
+            Some(state) => {
+                let names = servers.iter().map(|server| (server.handle.id, server.plan.upstream.name.clone()));
+                Some(Audit::open(state, hub.clone(), names)?)
+            }
+            None => None,
+        };
         let inputs = builder.inputs();
-        let mut running = builder.observer(log).start::<ChannelFrontend>([]);
+        let mut running = builder.observer(log).observer(audit).start::<ChannelFrontend>([]);
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }
@@ -193,7 +210,7 @@ impl Prepared {
             log_handle.write(LogLevel::Info, &format!("serving {name} at http://{address}/mcp/{name}"));
         }
         let pool = Arc::new(ServerPool::new(hub.clone(), servers.iter().map(RunningServer::for_gateway)));
-        let gateway = Gateway::new(hub, Arc::clone(&pool), access, sealer, limits).with_status(running.status());
+        let gateway = Gateway::new(hub, Arc::clone(&pool), access.access, sealer, limits).with_status(running.status());
         let gateway = Arc::new(gateway);
         let first = servers.first().map_or(UpstreamId(0), |server| server.handle.id);
         let watched = file.map(|file| {
@@ -203,7 +220,7 @@ impl Prepared {
             let file = ServedFile { options, is_ours, watch, only, servers, gateway, pool, inputs, redactor, state };
             Box::new(file) as Box<dyn WatchedFile>
         });
-        let serving = tokio::spawn(listener.serve(Arc::clone(&gateway)));
+        let serving = tokio::spawn(listener.with_limits(access.limits).serve(Arc::clone(&gateway)));
         // Connections to a socket of the service manager wait for the next process.
         let accepting = is_activated.then(|| serving.abort_handle());
         let drained = Arc::clone(&gateway);

@@ -12,10 +12,10 @@ mod texts;
 
 use std::ops::Range;
 
-pub(crate) use self::block::{Block, CheckedValue, Pair, TypedValue};
+pub(crate) use self::block::{Block, CheckedValue, Item, ItemValue, Pair, TypedValue};
 use crate::Environment;
 use crate::file::{Entry, Value, ValueKind};
-use crate::finding::Finding;
+use crate::finding::{Finding, Scope};
 use crate::keys::{self, Key, Kind};
 use crate::nearest::nearest;
 
@@ -40,6 +40,8 @@ pub(crate) struct Checker<'a> {
     pub secrets: Vec<Range<usize>>,
     /// The server whose keys are being checked.
     pub server: Option<String>,
+    /// The keys that are being checked are those of the gateway.
+    pub scope: Scope,
     /// The variables that this server sets itself. They override those of the environment.
     pub server_variables: Vec<(String, String)>,
 }
@@ -47,11 +49,12 @@ pub(crate) struct Checker<'a> {
 impl<'a> Checker<'a> {
     pub fn new(environment: &'a Environment, owner: Owner) -> Self {
         let (findings, secrets, server_variables) = (Vec::new(), Vec::new(), Vec::new());
-        Checker { environment, owner, findings, secrets, server: None, server_variables }
+        Checker { environment, owner, findings, secrets, server: None, scope: Scope::Servers, server_variables }
     }
 
     pub fn report(&mut self, mut finding: Finding) {
         finding.server.clone_from(&self.server);
+        finding.scope = self.scope;
         self.findings.push(finding);
     }
 
@@ -83,7 +86,13 @@ impl<'a> Checker<'a> {
                 // Tools write null for an absent value.
                 continue;
             }
-            if let Some(value) = self.value(key, entry) {
+            let scope = self.scope;
+            if key.name == keys::access::NAME {
+                self.scope = Scope::Gateway;
+            }
+            let value = self.value(key, entry);
+            self.scope = scope;
+            if let Some(value) = value {
                 block.values.push(CheckedValue {
                     key,
                     key_at: entry.key_at.clone(),
@@ -175,6 +184,7 @@ impl<'a> Checker<'a> {
                 }
             },
             Kind::BlockOrFalse(keys) => self.block_or_false(name, value, keys),
+            Kind::TextsOrBlocks(keys) => self.texts_or_blocks(name, value, keys),
             Kind::Each(keys) => self.each(name, value, keys),
             Kind::Codes(words) => self.codes(name, value, words),
             Kind::Statuses(words) => self.statuses(name, value, words),

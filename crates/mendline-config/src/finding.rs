@@ -32,6 +32,16 @@ pub enum Cause {
     Environment,
 }
 
+/// The programs that a finding concerns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// Everything that uses a server.
+    #[default]
+    Servers,
+    /// The gateway only.
+    Gateway,
+}
+
 /// A finding about a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
@@ -47,11 +57,21 @@ pub struct Finding {
     pub help: Option<String>,
     /// The server; `None` for all servers.
     pub server: Option<String>,
+    /// The programs that it concerns.
+    pub scope: Scope,
 }
 
 impl Finding {
     fn new(severity: Severity, at: Range<usize>, what: impl Into<String>) -> Finding {
-        Finding { severity, cause: Cause::File, at: Some(at), what: what.into(), help: None, server: None }
+        Finding {
+            severity,
+            cause: Cause::File,
+            at: Some(at),
+            what: what.into(),
+            help: None,
+            server: None,
+            scope: Scope::Servers,
+        }
     }
 
     pub(crate) fn error(at: Range<usize>, what: impl Into<String>) -> Finding {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::check::{Checker, Owner};
 use crate::file::{Entry, Value, ValueKind};
-use crate::finding::{Cause, Finding, Severity};
+use crate::finding::{Cause, Finding, Scope, Severity};
 use crate::{Environment, Loaded, NewValue, Source, load_tree, lower};
 
 /// An entry that another parser has read.
@@ -43,7 +43,15 @@ fn is_name(tree: &Value, span: &Range<usize>) -> bool {
 }
 
 fn unreadable(what: String) -> Finding {
-    Finding { severity: Severity::Error, cause: Cause::File, at: None, what, help: None, server: None }
+    Finding {
+        severity: Severity::Error,
+        cause: Cause::File,
+        at: None,
+        what,
+        help: None,
+        server: None,
+        scope: Scope::Servers,
+    }
 }
 
 fn table(entries: &[ForeignEntry], text: &str) -> Value {

@@ -3,6 +3,7 @@
 //! A key that is not in this table does not exist. The parser, the schema and the guide use the same table, so they
 //! cannot disagree. `lower.rs` implements the meaning of a key.
 
+pub(crate) mod access;
 pub(crate) mod auth;
 
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub enum Kind {
     Block(&'static [Key]),
     /// An object with these keys, or false.
     BlockOrFalse(&'static [Key]),
+    /// An array of strings that are secrets, and of objects with these keys.
+    TextsOrBlocks(&'static [Key]),
     /// An object of objects with these keys.
     Each(&'static [Key]),
     /// An object of error codes with one of these strings each.
@@ -101,7 +104,7 @@ pub(crate) const CODEX_SERVERS: &str = "mcp_servers";
 pub const MENDLINE: &[Key] = &[
     key("defaults", Kind::Block(POLICIES), "", "Policies for all servers; the policies of a server override them."),
     key("logs", Kind::Block(LOGS), "", "The log files, for `mendline logs`; applies from the next start."),
-    key("access", Kind::Unsupported(GATEWAY), "", "Access to the gateway."),
+    access::ACCESS,
     key("store", Kind::Unsupported(GATEWAY), "", "State that several gateways share."),
 ];
 
@@ -175,6 +178,13 @@ pub const SERVER: &[Key] = &[
     LIMITS,
     FAILURES,
     auth::AUTH,
+    key(
+        "allowTools",
+        Kind::Words,
+        "all",
+        "Patterns of tools that clients see and may call; `*` stands for any characters, `?` for one.",
+    ),
+    key("denyTools", Kind::Words, "none", "Patterns of tools that clients neither see nor may call."),
     key("tools", Kind::Each(TOOL), "{}", "Policies of single tools; they override the hints of the server."),
     CATALOGUE,
     STARTUP,

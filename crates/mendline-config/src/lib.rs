@@ -49,11 +49,11 @@ pub use auth::{
 pub use check::Owner;
 pub use file::json::OPTIONS as CLIENT_JSON_OPTIONS;
 pub use file::{EditError, Editor, NewText, NewValue, ReadError, ReplaceError, Source, replace};
-pub use finding::{Cause, Finding, RenderStyle, Severity};
+pub use finding::{Cause, Finding, RenderStyle, Scope, Severity};
 pub use foreign::{ForeignEntry, load_foreign};
 pub use invocation::{is_our_name, start_of_arguments};
 pub use location::{ConfigFile, NoConfigFile, find};
-pub use lower::{ClientFiles, Endpoint, LogSettings, PolicyError, PolicySet, Server, Tls, is_policy};
+pub use lower::{AccessSettings, ClientFiles, Endpoint, LogSettings, PolicyError, PolicySet, Server, Tls, is_policy};
 pub use name::{InvalidName, Name};
 pub use nearest::nearest;
 pub use schema::{key_table, schema};
@@ -133,6 +133,8 @@ pub struct Loaded {
     pub names: Vec<String>,
     /// The settings of log files.
     pub logs: LogSettings,
+    /// Access to the gateway.
+    pub access: AccessSettings,
     /// The findings, in the order of the file.
     pub findings: Vec<Finding>,
 }
@@ -146,11 +148,17 @@ impl Loaded {
     /// Returns the findings that prevent this server from running.
     pub fn obstacles(&self, name: &str) -> Vec<&Finding> {
         let stops = |finding: &&Finding| {
-            let concerns_it = finding.server.as_deref().is_none_or(|server| server == name);
+            let is_of_servers = finding.scope == Scope::Servers;
+            let concerns_it = is_of_servers && finding.server.as_deref().is_none_or(|server| server == name);
             let concerns_all = self.owner == Owner::Mendline && finding.cause == Cause::File;
             finding.is_error() && (concerns_it || concerns_all)
         };
         self.findings.iter().filter(stops).collect()
+    }
+
+    /// Returns the findings that prevent the gateway from running, whatever its servers are.
+    pub fn gateway_obstacles(&self) -> Vec<&Finding> {
+        self.findings.iter().filter(|finding| finding.is_error() && finding.scope == Scope::Gateway).collect()
     }
 
     /// Returns whether the file has errors.
@@ -210,6 +218,7 @@ fn load_tree(
         servers: Vec::new(),
         names: Vec::new(),
         logs: LogSettings::default(),
+        access: AccessSettings::default(),
         findings: Vec::new(),
     };
     let tree = match tree {
@@ -278,6 +287,7 @@ fn check_file(tree: &Value, checker: &mut Checker<'_>, loaded: &mut Loaded) {
             lower::server(entry, &defaults, checker, loaded);
         }
     }
+    loaded.access = lower::access(&top, checker, &loaded.names);
     if !is_there && !checker.findings.iter().any(Finding::is_error) {
         let at = tree.at.start..tree.at.start;
         checker.report(Finding::warning(at, "this file has no servers").help("add them under `mcpServers`"));

@@ -3,6 +3,7 @@
 //! Single values are valid here; this module checks combinations. A server with contradictory values is left out, and
 //! its name stays known.
 
+mod access;
 mod auth;
 mod endpoint;
 mod logs;
@@ -20,6 +21,8 @@ use crate::file::Entry;
 use crate::finding::Finding;
 use crate::keys;
 use crate::name::Name;
+pub use access::AccessSettings;
+pub(crate) use access::access;
 pub use endpoint::{ClientFiles, Endpoint, Tls};
 pub use logs::LogSettings;
 pub(crate) use logs::logs;

@@ -73,6 +73,10 @@ fn of_kind(kind: &'static Kind) -> Value {
         Kind::Choice(words) => json!({ "enum": words }),
         Kind::Block(keys) => block(keys),
         Kind::BlockOrFalse(keys) => json!({ "oneOf": [block(keys), { "enum": [false] }] }),
+        Kind::TextsOrBlocks(keys) => json!({
+            "type": "array",
+            "items": { "oneOf": [{ "type": "string" }, block(keys)] }
+        }),
         Kind::Each(keys) if std::ptr::eq(*keys, keys::SERVER) => {
             json!({ "type": "object", "additionalProperties": { "$ref": "#/definitions/server" } })
         }
@@ -109,6 +113,7 @@ fn rows(keys: &'static [Key], path: &str, table: &mut String) {
         match key.kind {
             Kind::Block(inner) if std::ptr::eq(inner, keys::POLICIES) => {}
             Kind::Block(inner) | Kind::BlockOrFalse(inner) => rows(inner, &format!("{name}."), table),
+            Kind::TextsOrBlocks(inner) => rows(inner, &format!("{name}[]."), table),
             Kind::Each(inner) => rows(inner, &format!("{name}.NAME."), table),
             _ => {}
         }
@@ -133,6 +138,7 @@ fn in_words(kind: &Kind) -> String {
         Kind::Choice(words) => words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", "),
         Kind::Block(_) => "object".into(),
         Kind::BlockOrFalse(_) => "object, or false".into(),
+        Kind::TextsOrBlocks(_) => "array of strings and objects".into(),
         Kind::Each(_) => "object of objects".into(),
         Kind::Codes(words) => format!("object of error codes: {}", words.join(", ")),
         Kind::Statuses(words) => format!("object of HTTP statuses: {}", words.join(", ")),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::defaults;
 use crate::policy::effect::Effect;
+use crate::policy::tool_filter::ToolFilter;
 
 /// The configuration of one engine.
 #[derive(Clone, Debug)]
@@ -72,6 +73,8 @@ pub struct UpstreamConfig {
     pub failures: FailureForm,
     /// Whether the lists of clients have a tool and a resource of Mendline itself.
     pub own_tools: bool,
+    /// The tools that clients see and may call.
+    pub tool_filter: ToolFilter,
     /// The clients of a gateway that share a process or session; `None`: the default of the transport.
     pub sharing: Option<Sharing>,
     /// The time after which the process of a gateway ends that no client uses.
@@ -118,6 +121,7 @@ impl UpstreamConfig {
             catalogue: Catalogue::default(),
             failures: FailureForm::default(),
             own_tools: false,
+            tool_filter: ToolFilter::default(),
             sharing: None,
             idle: defaults::IDLE,
         }

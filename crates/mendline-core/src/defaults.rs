@@ -302,6 +302,33 @@ pub const PROCESSES: usize = 64;
 pub const SHARED_DIAL_PACE: Duration = Duration::from_millis(20);
 /// Sessions with one server over HTTP: each costs a few KiB here, and a table entry there.
 pub const SESSIONS: usize = 16_384;
+/// Requests of one principal that wait for their answers: a client that loops cannot fill the queues of all servers,
+/// and two thousand agents with one call each still fit.
+/// Set by `access.tokens[].inFlight`.
+pub const PRINCIPAL_IN_FLIGHT: u32 = 2048;
+/// Open connections of the gateway: each costs a descriptor and some memory. Further ones are answered with 503.
+/// Set by `access.limits.connections`.
+pub const GATEWAY_CONNECTIONS: usize = 8192;
+/// Sessions of one principal. Beyond it the session that was idle for the longest time goes; its id opens it again.
+/// Set by `access.limits.sessions`.
+pub const GATEWAY_SESSIONS: usize = 16_384;
+/// The time for the head of a request, and between two requests of a connection: a client that sends one byte per
+/// second must not hold it.
+pub const GATEWAY_HEAD: Duration = Duration::from_secs(30);
+/// Bytes of the head of a request: eight times what common proxies pass on.
+pub const GATEWAY_HEAD_BYTES: usize = 64 * 1024;
+/// Headers of a request: a client has about ten, a proxy adds some.
+pub const GATEWAY_HEADERS: usize = 100;
+/// Requests at a time on one connection of HTTP/2.
+pub const GATEWAY_H2_STREAMS: u32 = 256;
+/// The time that a client has for the body of a request …
+pub const GATEWAY_BODY: Duration = Duration::from_secs(30);
+/// … and a second more for each of these bytes: a slow line may send a large message, one byte per second may not.
+pub const GATEWAY_BODY_RATE: usize = 4 * 1024;
+/// The time for which a response may wait for a client that does not read …
+pub const GATEWAY_STALL: Duration = Duration::from_secs(60);
+/// … anew with each of these bytes that the client has taken.
+pub const GATEWAY_STALL_BYTES: usize = 64 * 1024;
 
 // Shutdown
 

@@ -26,6 +26,7 @@ use crate::evidence::Outcome;
 use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
+use crate::policy::tool_filter::ToolFilter;
 use crate::port::{ClientId, ClientStreams, Ending, Input, Output, Port, StreamId, StreamMessage, UpstreamId};
 use crate::quote::{Quote, Unredacted};
 use crate::reason::{ConnectivityChange, RefusalReason};
@@ -174,6 +175,7 @@ impl Engine {
             Input::Isolate { upstream } => self.with_upstream(upstream, Upstream::isolate),
             Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_manually),
             Input::Reconfigure { upstream, config, change } => {
+                self.set_tool_filter(upstream, &config.tool_filter);
                 self.with_upstream(upstream, |it, cx| it.reconfigure(*config, change, cx));
             }
             Input::AddUpstream { upstream, config, like } => self.add(upstream, *config, like),
@@ -369,10 +371,20 @@ impl Engine {
             self.own_status.get_or_insert_default();
         }
         let mut session = ClientSession::new(client, upstream, &streams).with_own_tools(own_tools);
+        if let Some(upstream) = self.upstreams.get(upstream) {
+            session.set_tool_filter(upstream.tool_filter().clone());
+        }
         if let ClientStreams::Many { resumed: Some(initialize) } = streams {
             session.resume(initialize, cx!(self));
         }
         self.clients.insert(client, session);
+    }
+
+    /// Applies a new list of allowed tools to the clients of a server.
+    fn set_tool_filter(&mut self, upstream: UpstreamId, filter: &ToolFilter) {
+        for session in self.clients.values_mut().filter(|session| session.upstream() == upstream) {
+            session.set_tool_filter(filter.clone());
+        }
     }
 
     fn with_client(&mut self, client: ClientId, does: impl FnOnce(&mut ClientSession, &mut Cx<'_>)) {

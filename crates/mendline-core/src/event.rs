@@ -256,6 +256,12 @@ pub enum Event {
         upstream: UpstreamId,
         method: Method,
     },
+    /// A client called a tool that the configuration denies. The call was answered with an error.
+    ToolDenied {
+        upstream: UpstreamId,
+        client: ClientId,
+        tool: String,
+    },
     /// Mendline answered a client's ping, because the server is away.
     PingAnswered {
         upstream: UpstreamId,

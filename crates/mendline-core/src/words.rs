@@ -235,6 +235,11 @@ pub fn error_response(id: &Id, code: i64, message: &str) -> Bytes {
     respond(id, "error", &json!({ "code": code, "message": message }))
 }
 
+/// The reason why the call of a tool is refused that the configuration denies.
+pub fn denied_tool(tool: &str) -> String {
+    format!("The tool {tool:?} was not called: it is not allowed here. It did not run. Calling it again will not help.")
+}
+
 /// The answer to a request whose stream was lost when the gateway ended.
 pub fn lost_answer(id: &Id) -> Bytes {
     let text = "The gateway was restarted while this request was running, and its answer is lost. Whether it ran is \

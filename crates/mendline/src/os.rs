@@ -12,10 +12,12 @@
 //! | stdin and stdout as streams that never block | [`stdio`] |
 //! | the socket of `mendline status` | [`control_socket`] |
 //! | a listening socket of the service manager | [`activation`] |
+//! | the user at the other end of a loopback connection | `peer_user` |
 //! | other processes: names, parents, memory, signals to them | [`processes`] |
 //! | the keyring of the desktop session | [`keyring`] |
 //! | sleep and resume, the clock that includes them | `sleep` |
 //! | network changes | `network` |
+//! | the limit of open file descriptors | `descriptors` |
 //! | owners and permissions of files | [`files`] |
 //! | directories of the user | [`directories`] |
 //! | blocking writes to stdout and stderr | [`output`] |
@@ -37,8 +39,8 @@ compile_error!("Mendline runs on Linux; another system needs a folder with the m
 #[cfg(target_os = "linux")]
 pub use linux::{activation, control_socket, guard, keyring, processes, stdio, system};
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{child, login_shell, network, sleep};
+pub(crate) use linux::{child, login_shell, network, peer_user, sleep};
 #[cfg(unix)]
-pub(crate) use unix::{errors, tcp};
+pub(crate) use unix::{descriptors, errors, tcp};
 #[cfg(unix)]
 pub use unix::{files, output, signals, terminal};

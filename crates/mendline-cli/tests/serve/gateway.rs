@@ -118,6 +118,61 @@ impl Gateway {
         self.process.wait().unwrap().code()
     }
 
+    /// Starts a gateway with a configuration file whose `mendline` has these members, and whose server is `demo`. `server`
+    /// are further members of its entry.
+    pub(crate) fn configured(access: &str, server: &str, flags: &[&str]) -> Gateway {
+        Gateway::configured_at("127.0.0.1:0", access, server, flags)
+    }
+
+    /// The same, at an address.
+    pub(crate) fn configured_at(listen: &str, access: &str, server: &str, flags: &[&str]) -> Gateway {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("config.json");
+        let entry = format!(r#""command": {MENDLINE:?}, "args": ["demo-server"]{server}"#);
+        let text = format!(
+            r#"{{ "mendline": {{ {access} }}, "mcpServers": {{ "demo": {{ {entry} }}, "other": {{ {entry} }} }} }}"#
+        );
+        std::fs::write(&file, text).unwrap();
+        let (process, mut address, log) =
+            spawn(serve(listen, &[&["--config", file.to_str().unwrap()], flags].concat()), &state);
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        Gateway { process, address, state, log: Mutex::new(log) }
+    }
+
+    /// Starts a gateway at an address off loopback, without tokens, with this state directory.
+    pub(crate) fn at_any_address(state: TempDir) -> Gateway {
+        let (process, mut address, log) = start(&state, "0.0.0.0:0", &[]);
+        address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        Gateway { process, address, state, log: Mutex::new(log) }
+    }
+
+    /// Ends the gateway. Returns its state directory.
+    pub(crate) fn into_state(mut self) -> TempDir {
+        let _ = self.terminate();
+        std::mem::replace(&mut self.state, tempfile::tempdir().unwrap())
+    }
+
+    /// The state directory.
+    pub(crate) fn state(&self) -> &std::path::Path {
+        self.state.path()
+    }
+
+    /// Returns the next line of its stderr that contains a text.
+    pub(crate) fn line(&self, text: &str) -> String {
+        let log = self.log.lock().unwrap();
+        loop {
+            let line = log.recv_timeout(SOON).unwrap_or_else(|_| panic!("no line with {text:?}"));
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Returns the lines of its stderr so far.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.log.lock().unwrap().try_iter().collect()
+    }
+
     /// Kills the gateway and starts it again at the same address.
     pub(crate) fn kill_and_restart(&mut self) {
         self.process.kill().unwrap();
@@ -184,10 +239,14 @@ impl Drop for Gateway {
 }
 
 fn start(state: &TempDir, listen: &str, flags: &[&str]) -> (Child, SocketAddr, Receiver<String>) {
+    spawn(serve(listen, &[&["--name", "demo"], flags, &["--", MENDLINE, "demo-server"]].concat()), state)
+}
+
+/// The command of a gateway at this address.
+fn serve(listen: &str, flags: &[&str]) -> Command {
     let mut command = Command::new(MENDLINE);
-    command.args(["serve", "--listen", listen, "--name", "demo"]).args(flags).args(["--", MENDLINE, "demo-server"]);
-    command.stdin(Stdio::null());
-    spawn(command, state)
+    command.args(["serve", "--listen", listen]).args(flags).stdin(Stdio::null());
+    command
 }
 
 /// The text of a configuration file with these servers.
@@ -217,11 +276,15 @@ fn spawn(mut command: Command, state: &TempDir) -> (Child, SocketAddr, Receiver<
     let (sender, log) = channel();
     let stderr = BufReader::new(process.stderr.take().unwrap());
     thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+    // The lines before that are kept for the test.
+    let (again, kept) = channel();
     loop {
         let line = log.recv_timeout(SOON).expect("the gateway says where it listens");
-        if let Some((_, url)) = line.split_once(" at http://") {
-            let address = url.split('/').next().unwrap().parse().unwrap();
-            return (process, address, log);
+        let address = line.split_once(" at http://").map(|(_, url)| url.split('/').next().unwrap().parse().unwrap());
+        drop(again.send(line));
+        if let Some(address) = address {
+            thread::spawn(move || log.iter().for_each(|line| drop(again.send(line))));
+            return (process, address, kept);
         }
     }
 }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod access;
+mod audit;
 mod gateway;
+mod limits;
 mod modern;
 mod operation;
 mod reload;
@@ -11,6 +13,9 @@ mod sessions;
 mod sharing;
 mod sse;
 mod streams;
+mod tokens;
+mod tools;
+mod users;
 
 use serde_json::{Value, json};
 

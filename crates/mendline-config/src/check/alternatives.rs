@@ -1,6 +1,6 @@
 //! Values with two forms: a string or false, an object or false, an array or one string.
 
-use super::{Checker, Owner, TypedValue};
+use super::{Checker, Item, ItemValue, Owner, TypedValue, wrong};
 use crate::file::{Value, ValueKind};
 use crate::finding::Finding;
 use crate::keys::Key;
@@ -29,6 +29,29 @@ impl Checker<'_> {
                 self.wrong(name, value, "an object, or false", "{ \"type\": \"oauth\" }")
             }
         }
+    }
+
+    /// Checks an array of strings, which are secrets, and of objects.
+    pub(super) fn texts_or_blocks(&mut self, name: &str, value: &Value, keys: &'static [Key]) -> Option<TypedValue> {
+        let example = "[\"${GATEWAY_TOKEN}\"]";
+        let ValueKind::List(list) = &value.kind else {
+            self.mask(value);
+            return self.wrong(name, value, "an array of strings and objects", example);
+        };
+        let mut items = Vec::new();
+        for item in list {
+            let at = item.at.clone();
+            if let Some(entries) = item.table() {
+                items.push(Item { at, value: ItemValue::Block(self.block(entries, keys, false)) });
+            } else if matches!(item.kind, ValueKind::Text(_)) {
+                self.mask(item);
+                items.extend(self.text(name, item).map(|text| Item { at, value: ItemValue::Text(text) }));
+            } else {
+                self.mask(item);
+                self.report(wrong(name, item, "a string or an object", example));
+            }
+        }
+        Some(TypedValue::List(items))
     }
 
     /// Checks words in an array, or in one string that separates them by spaces.

@@ -33,8 +33,23 @@ pub(crate) enum TypedValue {
     Choice(&'static str),
     Block(Block),
     Each(Vec<(String, Block)>),
+    List(Vec<Item>),
     Codes(Vec<(i64, &'static str)>),
     Foreign,
+}
+
+/// An element of an array, and its span.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub at: Range<usize>,
+    pub value: ItemValue,
+}
+
+/// An element of an array of strings and objects.
+#[derive(Clone, Debug)]
+pub(crate) enum ItemValue {
+    Text(String),
+    Block(Block),
 }
 
 /// A name and a text that may be a secret.

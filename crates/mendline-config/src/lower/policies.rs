@@ -8,6 +8,7 @@ use mendline::decisions::config::{
     ToolPolicy,
 };
 use mendline::decisions::policy::effect::Effect;
+use mendline::decisions::policy::tool_filter::ToolFilter;
 
 use super::Settings;
 use crate::check::{Block, Checker, TypedValue};
@@ -93,6 +94,9 @@ fn apply_keys(settings: Settings<'_>, upstream: &mut UpstreamConfig, with_codex:
     limits.waiting = settings.count("limits.waiting").map_or(limits.waiting, |most| most as usize);
     upstream.trust_hints = settings.flag("trustHints").unwrap_or(upstream.trust_hints);
     upstream.own_tools = settings.flag("ownTools").unwrap_or(upstream.own_tools);
+    if settings.find("allowTools").or_else(|| settings.find("denyTools")).is_some() {
+        upstream.tool_filter = tool_filter(settings, "allowTools", "denyTools");
+    }
     upstream.catalogue.cache = settings.flag("catalogue.cache").unwrap_or(upstream.catalogue.cache);
     upstream.catalogue.startup = match settings.choice("startup") {
         Some("wait") => Startup::Wait,
@@ -184,10 +188,16 @@ fn breaker(settings: Settings<'_>, before: Option<Breaker>) -> Option<Breaker> {
     })
 }
 
-fn rate_limit(settings: Settings<'_>) -> Option<RateLimit> {
+pub(super) fn rate_limit(settings: Settings<'_>) -> Option<RateLimit> {
     let per_second = settings.real("rateLimit.perSecond")?;
     let burst = settings.count("rateLimit.burst").unwrap_or_else(|| per_second.ceil().max(1.0) as u32);
     Some(RateLimit { burst, per_second })
+}
+
+/// Returns the filter of two lists of patterns.
+pub(super) fn tool_filter(settings: Settings<'_>, allow: &str, deny: &str) -> ToolFilter {
+    let allowed = settings.find(allow).map(|_| settings.words(allow));
+    ToolFilter::new(allowed, settings.words(deny))
 }
 
 fn keep_alive(settings: Settings<'_>, before: Option<KeepAlive>) -> Option<KeepAlive> {

@@ -212,3 +212,51 @@ fn variable_in_invalid_url_is_not_shown() {
     let loaded = loaded("x.json", r#"{ "mcpServers": { "a": { "url": "ftp://x.test" } } }"#);
     assert!(loaded.findings[0].what.contains("the scheme must be http or https"), "{:?}", loaded.findings);
 }
+
+/// Returns the errors of `access` with these keys.
+fn wrong_access(keys: &str) -> Vec<String> {
+    let servers = r#""mcpServers": { "notes": { "command": "x" } }"#;
+    let text = format!("{{ \"mendline\": {{ \"access\": {{ {keys} }} }}, {servers} }}");
+    let loaded = loaded("config.json", &text);
+    let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).collect();
+    let rendered = loaded.render(errors.iter().copied(), RenderStyle::Plain);
+    assert!(!rendered.contains("canary"), "{rendered}");
+    errors.into_iter().map(crate::describe).collect()
+}
+
+#[test]
+fn mistakes_of_access_are_named_with_the_correction() {
+    for (keys, words) in [
+        (r#""tokens": "canary-0123456789""#, "an array of strings and objects"),
+        (r#""tokens": [5]"#, "a string or an object, not a number"),
+        (r#""tokens": ["canary"]"#, "fewer than 16 characters can be guessed"),
+        (r#""tokens": ["canary with spaces in it"]"#, "visible ASCII characters"),
+        (r#""tokens": [{ "name": "ci" }]"#, "neither `token` nor `hash`; add"),
+        (r#""tokens": [{ "hash": "md5:1" }]"#, "64 hexadecimal digits"),
+        (r#""tokens": [{ "token": "canary-0123456789", "nmae": "x" }]"#, "did you mean `name`?"),
+        (r#""tokens": [{ "token": "canary-0123456789", "name": "local" }]"#, "requests without a token"),
+        (r#""tokens": [{ "token": "canary-0123456789", "servers": ["note"] }]"#, "did you mean \"notes\"?"),
+        (r#""tokens": [{ "token": "canary-0123456789", "expires": "soon" }]"#, "is not a date"),
+        (r#""tokens": [{ "token": "canary-0123456789", "rateLimit": { "burst": 2 } }]"#, "add `perSecond`"),
+        (r#""tokens": ["canary-0123456789", "canary-0123456789"]"#, "in the list twice"),
+        (
+            r#""tokens": [{ "name": "a", "token": "canary-0123456789" }, { "name": "a", "token": "canary-9876543210" }]"#,
+            "two tokens have the name",
+        ),
+        (r#""tokens": ["canary-0123456789"], "dangerAllowAnyone": true"#, "makes `tokens` useless"),
+        (r#""origins": ["localhost:6274"]"#, "is not an origin"),
+        (r#""hosts": 5"#, "an array of strings, or one string"),
+        (r#""host": "x""#, "did you mean `hosts`?"),
+    ] {
+        let wrong = wrong_access(keys);
+        assert_eq!(wrong.len(), 1, "{keys}: {wrong:?}");
+        assert!(wrong[0].contains(words), "{keys}: {wrong:?}");
+    }
+}
+
+#[test]
+fn unset_token_stops_the_gateway_and_no_server() {
+    let text = r#"{ "mendline": { "access": { "tokens": ["${NOPE}"] } }, "mcpServers": { "a": { "command": "x" } } }"#;
+    let loaded = loaded("x.json", text);
+    assert_eq!((loaded.obstacles("a").len(), loaded.gateway_obstacles().len()), (0, 1));
+}

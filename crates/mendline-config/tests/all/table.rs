@@ -149,10 +149,9 @@ fn parser_knows_exactly_the_keys_of_the_schema() {
 /// A key without an effect is refused with its location and advice.
 #[test]
 fn u11_key_that_does_nothing_yet_is_an_error() {
-    for (server, top, key, instead) in [
-        ("", r#""access": { "tokens": ["canary"] }"#, "access", "it is for the gateway"),
-        ("", r#""store": { "url": "redis://u:canary@x" }"#, "store", "it is for the gateway"),
-    ] {
+    for (server, top, key, instead) in
+        [("", r#""store": { "url": "redis://u:canary@x" }"#, "store", "it is for the gateway")]
+    {
         let comma = if server.is_empty() { "" } else { ", " };
         let text = format!(
             r#"{{ "mendline": {{ {top} }}, "mcpServers": {{ "a": {{ "url": "https://x.test/"{comma}{server} }} }} }}"#
@@ -184,9 +183,12 @@ fn values(kind: &Kind) -> Vec<String> {
         Kind::Text => {
             vec![r#""A_TOKEN""#.into(), r#""ENV_FILE""#.into(), r#""Basic {}""#.into(), r#""/path""#.into()]
         }
-        Kind::Secret | Kind::TextOrFalse | Kind::Words => vec![r#""A_TOKEN""#.into()],
+        Kind::Secret | Kind::TextOrFalse | Kind::Words => {
+            vec![r#""A_TOKEN""#.into(), r#""https://x.test""#.into(), r#""a""#.into(), r#""0123456789abcdef""#.into()]
+        }
         Kind::Url => vec![r#""https://other.test/x""#.into()],
         Kind::TextList => vec![r#"["other"]"#.into()],
+        Kind::TextsOrBlocks(_) => vec![r#"["0123456789abcdef"]"#.into()],
         Kind::Pairs => vec![r#"{ "X-Other": "other" }"#.into()],
         Kind::Variables => vec![r#"{ "X-Other": "A_TOKEN" }"#.into()],
         Kind::Duration(_) => vec![r#""7s""#.into(), r#""2s""#.into()],
@@ -239,7 +241,7 @@ fn u11_every_key_that_is_offered_changes_something() {
         let text = format!(r#"{{ "mendline": {{ {top} }}, "mcpServers": {{ "a": {{ {server} }} }} }}"#);
         let text = text.replace("ENV_FILE", env_file.to_str().unwrap());
         let loaded = loaded("config.json", &text);
-        (!loaded.has_errors()).then(|| format!("{:?} {:?}", loaded.servers, loaded.logs))
+        (!loaded.has_errors()).then(|| format!("{:?} {:?} {:?}", loaded.servers, loaded.logs, loaded.access))
     };
     let nested = |path: &[&str], value: &str| {
         // `burst` requires `perSecond`.
@@ -301,6 +303,35 @@ fn u11_every_key_that_is_offered_changes_something() {
         }
     }
     assert_eq!(idle, Vec::<String>::new(), "these keys have no effect");
+}
+
+#[test]
+fn u11_every_key_of_a_token_changes_something() {
+    let understood = |keys: &str| {
+        let access = format!(r#""access": {{ "tokens": [{{ {keys} }}] }}"#);
+        let text = format!(r#"{{ "mendline": {{ {access} }}, "mcpServers": {{ "a": {{ "command": "x" }} }} }}"#);
+        let loaded = loaded("config.json", &text);
+        (!loaded.has_errors()).then(|| format!("{:?}", loaded.access))
+    };
+    let without = understood(r#""token": "0123456789abcdef""#);
+    assert!(without.is_some());
+    for key in [
+        r#""name": "ci""#,
+        r#""servers": ["a"]"#,
+        r#""tools": { "allow": ["x"] }"#,
+        r#""tools": { "deny": ["x"] }"#,
+        r#""expires": "2027-01-31""#,
+        r#""expires": "2027-01-31T12:00:00Z""#,
+        r#""rateLimit": { "perSecond": 2 }"#,
+        r#""rateLimit": { "perSecond": 2, "burst": 7 }"#,
+        r#""inFlight": 7"#,
+    ] {
+        let with = understood(&format!(r#""token": "0123456789abcdef", {key}"#));
+        assert!(with.is_some() && with != without, "{key}");
+    }
+    // printf %s 0123456789abcdef | sha256sum
+    let hash = "sha256:9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f";
+    assert_eq!(understood(&format!(r#""hash": "{hash}""#)), without, "the hash of the same token");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::defaults;
 use crate::dispatch::{ClientEvent, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::own_tools::{Addition, OwnTools};
+use crate::policy::tool_filter::ToolFilter;
 use crate::port::{ClientId, ClientStreams, LinkId, StreamId, StreamMessage, UpstreamId};
 use crate::reason::RefusalReason;
 use crate::request::{ClientRequest, Op};
@@ -57,6 +58,8 @@ pub struct ClientSession {
     ended: bool,
     /// Mendline's own tool and resource, if the client gets them.
     own_tools: Option<OwnTools>,
+    /// The tools of the server that the client may use.
+    tool_filter: ToolFilter,
 }
 
 impl ClientSession {
@@ -75,6 +78,7 @@ impl ClientSession {
             is_identified: false,
             ended: false,
             own_tools: None,
+            tool_filter: ToolFilter::default(),
         }
     }
 
@@ -82,6 +86,11 @@ impl ClientSession {
     pub fn with_own_tools(mut self, is_wanted: bool) -> Self {
         self.own_tools = is_wanted.then(OwnTools::default);
         self
+    }
+
+    /// Sets the tools of the server that the client may use.
+    pub fn set_tool_filter(&mut self, filter: ToolFilter) {
+        self.tool_filter = filter;
     }
 
     /// The upstream of its requests.
@@ -289,6 +298,9 @@ impl ClientSession {
     }
 
     fn begin(&mut self, call: ClientRequest, id: Id, stream: StreamId, kind: RequestKind, cx: &mut Cx<'_>) {
+        if let Some(tool) = self.denied_tool(&call) {
+            return self.refuse_tool(&tool, &id, stream, cx);
+        }
         let token = call.message.progress_token().map(|at| Patch::from(call.message.slice(at)));
         match self.requests.insert(Request { id: id.clone(), method: call.method(), stream, kind, token }) {
             Some(request) => {
@@ -310,6 +322,26 @@ impl ClientSession {
                 self.refuse_with(stream, Some(id), code, "too many requests are open", cx);
             }
         }
+    }
+
+    /// Returns the tool of a call that the configuration denies. Mendline's own tool is never denied.
+    fn denied_tool(&self, call: &ClientRequest) -> Option<String> {
+        if call.op != Op::CallTool || self.tool_filter.allows_all() {
+            return None;
+        }
+        let is_own = self.own_tools.as_ref().is_some_and(|own| own.is_own(call));
+        let tool = call.tool().unwrap_or_default();
+        (!is_own && !self.tool_filter.allows(&tool)).then(|| tool.into_owned())
+    }
+
+    /// Answers the call of a denied tool as that of an unknown one.
+    fn refuse_tool(&mut self, tool: &str, id: &Id, stream: StreamId, cx: &mut Cx<'_>) {
+        let tool = cx.quote.quote(tool.as_bytes(), defaults::TOOL_NAME);
+        let text = words::error_response(id, code::INVALID_PARAMS, &words::denied_tool(&tool));
+        cx.emit(Event::ToolDenied { upstream: self.upstream, client: self.client, tool });
+        self.streams.begin_request(stream);
+        self.push(stream, Spliced::whole(text), cx);
+        self.streams.end_request(stream, cx);
     }
 
     /// Passes a request of the server to the client, or declines it.
@@ -377,6 +409,10 @@ impl ClientSession {
             }
             return;
         }
+        let message = match request.method {
+            Method::ToolsList => self.tool_filter.without_denied(&message).unwrap_or(message),
+            _ => message,
+        };
         let (message, added) = self.with_own_entries(request.method, message, cx);
         let Some(at) = message.id_span() else { return };
         let is_listen = request.kind == RequestKind::Listen;

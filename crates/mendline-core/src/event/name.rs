@@ -54,6 +54,7 @@ events! {
     AnsweredBySession "answered_by_session" Debug,
     OwnStatusAnswered "own_status_answered" Debug,
     OwnNameTaken "own_name_taken" Warn,
+    ToolDenied "tool_denied" Info,
     VerdictAwaited "verdict_awaited" Debug,
     HintsAwaited "hints_awaited" Debug,
     CallSilent "call_silent" Warn,

@@ -22,7 +22,7 @@ upstreams! {
     upstream:
     LinkStateChanged DialFailed DialPlanned LoginRequired LoginAccepted CredentialRenewalStarted
     CredentialRenewed CredentialRenewalFailed ServerSuspected VerdictReached
-    PingAnswered AnsweredBySession OwnStatusAnswered OwnNameTaken VerdictAwaited HintsAwaited CallSilent SilenceEnded ReconnectRequested
+    PingAnswered AnsweredBySession OwnStatusAnswered OwnNameTaken ToolDenied VerdictAwaited HintsAwaited CallSilent SilenceEnded ReconnectRequested
     ClientOpened ClientNamed UpstreamReady SessionReplayed SessionReplayFailed OutputSkipped
     ReconnectDisabled Reconfigured ServerReplaced UpstreamAdded UpstreamRemoved IdleStopped InternalRequestSent InternalRequestFailed ListChanged
     ListChangeHidden AnsweredFromCatalogue ProvisionalAnswer HandshakeCompleted HandshakeDiffers

@@ -175,6 +175,7 @@ impl Event {
                 "{}: the server has an entry of its own with the name of Mendline's status; Mendline's is left out",
                 name(method)
             ),
+            Event::ToolDenied { tool, .. } => write!(f, "{tool} refused: the configuration denies this tool"),
             Event::PingAnswered { .. } => write!(f, "ping of the client answered while the server is away"),
             Event::SessionReplayed { .. } => write!(f, "session replayed: initialize, initialized"),
             Event::SessionReplayFailed { why, .. } => write!(f, "session could not be replayed: {why}"),

@@ -36,6 +36,7 @@
 //! - [`breaker`], [`window`], [`tool_breakers`]: the health of servers and tools.
 //! - [`pause`], [`gradual`]: overloaded servers. [`limit`]: the rate limit. [`tool_limits`]: the limits
 //!   of single tools.
+//! - [`tool_filter`]: the tools that a client may use.
 //! - [`queue`]: fairness between clients. [`deadline`]: timeouts of tools.
 //! - [`retry`], [`effect`]: whether a call is sent again. [`budget`]: the retry budget. [`backoff`]: the wait.
 
@@ -50,5 +51,6 @@ pub mod pause;
 pub mod queue;
 pub mod retry;
 pub mod tool_breakers;
+pub mod tool_filter;
 pub mod tool_limits;
 pub mod window;

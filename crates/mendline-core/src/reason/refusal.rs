@@ -34,6 +34,11 @@ pub enum RefusalReason {
         /// The limit.
         limit: usize,
     },
+    /// Too many requests of one principal of the gateway are in flight.
+    PrincipalInFlight {
+        /// The limit.
+        limit: usize,
+    },
     /// Waiting messages hold nearly all the memory there is for them.
     Memory {
         /// The bytes that they hold.
@@ -130,6 +135,7 @@ impl RefusalReason {
             RefusalReason::Stopping => "stopping",
             RefusalReason::Removed => "removed",
             RefusalReason::Subscriptions { .. } => "too_many_subscriptions",
+            RefusalReason::PrincipalInFlight { .. } => "principal_in_flight",
             RefusalReason::QueueFull { .. } | RefusalReason::ToolQueueFull { .. } | RefusalReason::Fairness { .. } => {
                 "queue_full"
             }
@@ -178,6 +184,9 @@ impl fmt::Display for RefusalReason {
         match self {
             RefusalReason::Stopping => f.write_str("Mendline is stopping"),
             RefusalReason::Removed => f.write_str("the server was removed from the configuration"),
+            RefusalReason::PrincipalInFlight { limit } => {
+                write!(f, "{limit} requests of this client's token are in flight, which is the limit")
+            }
             RefusalReason::Subscriptions { limit } => {
                 write!(f, "{limit} subscriptions are open, which is the limit")
             }

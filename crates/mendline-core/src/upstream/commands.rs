@@ -18,6 +18,7 @@ use crate::event::{Dropped, Event, TraceParent};
 use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::own_tools;
+use crate::policy::tool_filter::ToolFilter;
 use crate::port::ClientId;
 use crate::reason::{Reason, RefusalReason};
 use crate::request::{ClientRequest, Op};
@@ -96,6 +97,11 @@ impl Upstream {
     /// Returns whether clients get Mendline's own tool and resource.
     pub fn has_own_tools(&self) -> bool {
         self.config.own_tools
+    }
+
+    /// The tools that clients may use.
+    pub fn tool_filter(&self) -> &ToolFilter {
+        &self.config.tool_filter
     }
 
     /// Handles `initialized` of a client. It is sent once in a session.

@@ -4,6 +4,8 @@
 //! sealed and carry what a session needs, so a restarted gateway knows its clients.
 
 mod access;
+mod admission;
+mod audit;
 mod body;
 mod event_id;
 mod gateway;
@@ -11,6 +13,9 @@ mod hub;
 pub mod key_file;
 mod listener;
 mod operation;
+mod paced_io;
+mod posted_body;
+mod principal;
 mod reader;
 mod request;
 mod response;
@@ -18,11 +23,16 @@ mod server_pool;
 mod session_id;
 mod sessions;
 mod stream_queue;
+mod token;
+pub mod token_file;
 
-pub use access::{Access, AccessToken, Denied};
+pub use access::{Access, Denied, Peer, WithoutToken};
+pub use audit::Audit;
 pub(crate) use body::ResponseBody;
 pub use gateway::Gateway;
 pub use hub::{Hub, HubFrontend};
-pub use listener::Listener;
+pub use listener::{ConnectionLimits, Listener};
+pub use paced_io::Pace;
 pub use server_pool::{GatewayServer, ServerPool};
 pub use session_id::{KEY_LEN, Sealer};
+pub use token::{AccessToken, NoHash, PrincipalLimits, TokenHash};

@@ -3,13 +3,14 @@
 //! The listener runs on the thread that serves calls, so everything is bounded: the number of connections, the time and
 //! size of a request's head, and one text per request. The rules of access are those of the gateway: on a loopback
 //! address the host must be a loopback name, because a web page can reach such an address under a name of its own; any
-//! other address requires a token.
+//! other address requires a token. On loopback other users of the machine can read the metrics, too, unless there is a
+//! token: a monitoring system usually runs as a user of its own.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -23,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::text;
-use crate::frontend::http::{Access, AccessToken, Denied, ResponseBody};
+use crate::frontend::http::{Access, AccessToken, Denied, Peer, ResponseBody, TokenHash, WithoutToken};
 
 /// The limit of open connections.
 const CONNECTIONS: usize = 16;
@@ -79,9 +80,10 @@ impl Endpoint {
         if !address.ip().is_loopback() && token.is_none() {
             return Err(BindError::NoToken(address));
         }
-        let tokens = token.map(|token| AccessToken::new("metrics", token)).into_iter().collect();
+        let without_token = if token.is_some() { WithoutToken::Refused } else { WithoutToken::Anyone };
+        let tokens = token.map(|token| AccessToken::new("metrics", TokenHash::of(token))).into_iter().collect();
         let hosts = if address.ip().is_loopback() { Vec::new() } else { vec![address.ip().to_string()] };
-        let access = Access { hosts, tokens, ..Access::default() };
+        let access = Access { hosts, tokens, without_token, ..Access::default() };
         let listener = TcpListener::bind(address).await.map_err(|error| BindError::Io(address, error))?;
         Ok(Endpoint { listener, access })
     }
@@ -118,7 +120,7 @@ impl Endpoint {
 }
 
 fn answer<B: Body>(request: &Request<B>, access: &Access, source: &Source) -> Response<ResponseBody> {
-    if let Err(denied) = access.check(request.headers(), request.uri().authority()) {
+    if let Err(denied) = access.check(request.headers(), request.uri().authority(), Peer::Unknown, SystemTime::now()) {
         let mut answer = plain(denied.status(), format!("{denied}\n"));
         if denied == Denied::Token {
             answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -7,6 +7,7 @@ pub mod guard;
 pub mod keyring;
 pub(crate) mod login_shell;
 pub(crate) mod network;
+pub(crate) mod peer_user;
 mod process_group;
 pub mod processes;
 mod raw;

@@ -1,5 +1,6 @@
 //! What all Unix systems share.
 
+pub(crate) mod descriptors;
 pub(crate) mod errors;
 pub mod files;
 pub mod output;

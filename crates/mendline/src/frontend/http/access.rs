@@ -1,48 +1,74 @@
-//! Who may use the gateway: hosts, origins and tokens.
+//! Who may use the gateway: hosts, origins, tokens and users of this machine.
 //!
 //! A web page can make a browser send requests to a loopback address, under a host name of the page's choice. So the
 //! `Host` of every request must be known, and an `Origin`, which only browsers send, must be named in the
-//! configuration or be the gateway itself. Off loopback every request needs a token.
+//! configuration or be the gateway itself. On loopback, a request without a token must come from a process of the user
+//! who runs the gateway, or of the administrator. Off loopback every request needs a token.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::uri::Authority;
-use ring::digest::{SHA256, digest};
+use mendline_core::defaults;
+use mendline_core::policy::tool_filter::ToolFilter;
+
+use super::token::{AccessToken, PrincipalLimits, TokenHash};
 
 /// The principal of requests without a token.
-const LOCAL: &str = "local";
+pub const LOCAL: &str = "local";
 
-/// A token that opens the gateway. Only its hash is kept.
-#[derive(Clone, Debug)]
-pub struct AccessToken {
-    /// Its name, which is the principal of its requests.
-    pub name: String,
-    /// The SHA-256 of the token.
-    pub hash: [u8; 32],
-    /// The servers that it opens; all if there is no list.
-    pub servers: Option<Vec<String>>,
+/// What a request without a token needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutToken {
+    /// A connection from a process of the own user, or of the administrator.
+    #[default]
+    OwnUser,
+    /// Nothing is enough: it is refused.
+    Refused,
+    /// Nothing: every client that reaches the address may use the gateway.
+    Anyone,
 }
 
-impl AccessToken {
-    /// Creates a token with all servers.
-    pub fn new(name: &str, token: &str) -> AccessToken {
-        AccessToken { name: name.to_owned(), hash: hash(token), servers: None }
-    }
+/// The user at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The user who runs the gateway, or the administrator.
+    Own,
+    /// Another user of this machine, with this number.
+    Other(u32),
+    /// Not known: another machine, or the system does not say.
+    Unknown,
 }
 
 /// The rules of access.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Access {
     /// Host names under which the gateway may be addressed, besides loopback.
     pub hosts: Vec<String>,
     /// Origins of web pages that may use it, such as `http://localhost:6274`.
     pub origins: Vec<String>,
-    /// Tokens. If there are any, every request needs one.
+    /// Tokens.
     pub tokens: Vec<AccessToken>,
+    /// The rule for requests without a token.
+    pub without_token: WithoutToken,
+    /// The limit of sessions of one principal.
+    pub sessions: usize,
+}
+
+impl Default for Access {
+    fn default() -> Access {
+        Access {
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            tokens: Vec::new(),
+            without_token: WithoutToken::default(),
+            sessions: defaults::GATEWAY_SESSIONS,
+        }
+    }
 }
 
 /// The reason why a request is refused.
@@ -54,6 +80,12 @@ pub enum Denied {
     Origin(String),
     /// There is no token, or a wrong one.
     Token,
+    /// The token with this name has expired.
+    Expired(String),
+    /// The connection is from another user of this machine.
+    User(u32),
+    /// The user at the other end of the connection is not known.
+    UnknownUser,
     /// The token does not open this server.
     Server,
 }
@@ -63,14 +95,16 @@ impl Denied {
     pub fn status(&self) -> http::StatusCode {
         match self {
             Denied::Host(_) => http::StatusCode::MISDIRECTED_REQUEST,
-            Denied::Origin(_) | Denied::Server => http::StatusCode::FORBIDDEN,
-            Denied::Token => http::StatusCode::UNAUTHORIZED,
+            Denied::Origin(_) | Denied::Server | Denied::User(_) | Denied::UnknownUser => http::StatusCode::FORBIDDEN,
+            Denied::Token | Denied::Expired(_) => http::StatusCode::UNAUTHORIZED,
         }
     }
 }
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ADD_TOKEN: &str = "add a token to the configuration: \"mendline\": { \"access\": { \"tokens\": \
+                                 [\"${GATEWAY_TOKEN}\"] } }";
         match self {
             Denied::Host(host) => write!(
                 f,
@@ -83,6 +117,14 @@ impl fmt::Display for Denied {
                  \"origins\": [{origin:?}] }} }}"
             ),
             Denied::Token => f.write_str("a token is required: send it as 'Authorization: Bearer TOKEN'"),
+            Denied::Expired(name) => write!(f, "the token {name:?} has expired; ask its owner for a new one"),
+            Denied::User(uid) => write!(
+                f,
+                "the request comes from another user of this machine (uid {uid}), who needs a token; {ADD_TOKEN}"
+            ),
+            Denied::UnknownUser => {
+                write!(f, "the system does not say which user sent the request, so it needs a token; {ADD_TOKEN}")
+            }
             Denied::Server => f.write_str("this token does not open this server"),
         }
     }
@@ -90,16 +132,32 @@ impl fmt::Display for Denied {
 
 impl Access {
     /// Checks the headers of a request. Returns its principal.
-    pub fn check(&self, headers: &HeaderMap, authority: Option<&Authority>) -> Result<Arc<str>, Denied> {
+    pub fn check(
+        &self,
+        headers: &HeaderMap,
+        authority: Option<&Authority>,
+        peer: Peer,
+        now: SystemTime,
+    ) -> Result<Arc<str>, Denied> {
         let host = self.check_host(headers, authority)?;
         self.check_origin(headers, &host)?;
-        self.principal(headers)
+        self.principal(headers, peer, now)
     }
 
     /// Returns whether a principal may use a server.
     pub fn may_use(&self, principal: &str, server: &str) -> bool {
-        let token = self.tokens.iter().find(|token| token.name == principal);
+        let token = self.token_of(principal);
         token.and_then(|token| token.servers.as_ref()).is_none_or(|servers| servers.iter().any(|name| name == server))
+    }
+
+    /// Returns the tools that a principal may use; all if it has no filter.
+    pub fn tools_of(&self, principal: &str) -> Option<&ToolFilter> {
+        self.token_of(principal).map(|token| &token.tools)
+    }
+
+    /// Returns the limits of a principal.
+    pub fn limits_of(&self, principal: &str) -> PrincipalLimits {
+        self.token_of(principal).map(|token| token.limits).unwrap_or_default()
     }
 
     /// Returns whether a web page of this origin may use the gateway.
@@ -107,12 +165,24 @@ impl Access {
         self.origins.iter().any(|known| known == origin)
     }
 
+    /// Returns whether the user at the other end of a connection matters.
+    pub fn asks_for_user(&self) -> bool {
+        self.without_token == WithoutToken::OwnUser
+    }
+
+    fn token_of(&self, principal: &str) -> Option<&AccessToken> {
+        self.tokens.iter().find(|token| token.name == principal)
+    }
+
     fn check_host(&self, headers: &HeaderMap, authority: Option<&Authority>) -> Result<String, Denied> {
         let header = headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
         // HTTP/2 has it in the request line.
         let host = header.or_else(|| authority.map(ToString::to_string)).unwrap_or_default();
         let name = host.parse::<Authority>().map(|host| host.host().to_ascii_lowercase()).unwrap_or_default();
-        let is_known = is_loopback(&name) || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(&name));
+        // A page reaches an address under a name of its own, and not under the address itself.
+        let is_address = self.without_token != WithoutToken::OwnUser && address_of(&name).is_some();
+        let is_known =
+            is_loopback(&name) || is_address || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(&name));
         if is_known { Ok(host) } else { Err(Denied::Host(if name.is_empty() { host } else { name })) }
     }
 
@@ -123,90 +193,142 @@ impl Access {
         if is_own || self.allows_origin(&origin) { Ok(()) } else { Err(Denied::Origin(origin.into_owned())) }
     }
 
-    fn principal(&self, headers: &HeaderMap) -> Result<Arc<str>, Denied> {
-        if self.tokens.is_empty() {
-            return Ok(Arc::from(LOCAL));
+    fn principal(&self, headers: &HeaderMap, peer: Peer, now: SystemTime) -> Result<Arc<str>, Denied> {
+        let denied = match self.by_token(headers, now) {
+            Ok(principal) => return Ok(principal),
+            Err(denied) => denied,
+        };
+        match (self.without_token, peer) {
+            (WithoutToken::Anyone, _) | (WithoutToken::OwnUser, Peer::Own) => Ok(Arc::from(LOCAL)),
+            (WithoutToken::Refused, _) => Err(denied),
+            (WithoutToken::OwnUser, Peer::Other(uid)) => Err(Denied::User(uid)),
+            (WithoutToken::OwnUser, Peer::Unknown) => Err(Denied::UnknownUser),
         }
+    }
+
+    fn by_token(&self, headers: &HeaderMap, now: SystemTime) -> Result<Arc<str>, Denied> {
         let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = header.and_then(|value| {
             let (scheme, token) = value.split_once(' ')?;
             scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
         });
-        let given = hash(given.ok_or(Denied::Token)?);
+        let given = TokenHash::of(given.ok_or(Denied::Token)?);
         // All hashes are compared, and each in constant time.
-        let mut found = None;
-        for token in &self.tokens {
-            if is_equal(&token.hash, &given) {
-                found = Some(Arc::from(token.name.as_str()));
+        let found = self.tokens.iter().fold(None, |found, token| if token.hash == given { Some(token) } else { found });
+        match found {
+            Some(token) if token.expires.is_some_and(|expires| expires <= now) => {
+                Err(Denied::Expired(token.name.clone()))
             }
+            Some(token) => Ok(Arc::from(token.name.as_str())),
+            None => Err(Denied::Token),
         }
-        found.ok_or(Denied::Token)
     }
 }
 
-fn hash(token: &str) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-    bytes
-}
-
-/// Compares two hashes in constant time.
-fn is_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
-    let difference = one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other));
-    std::hint::black_box(difference) == 0
+fn address_of(name: &str) -> Option<IpAddr> {
+    name.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 fn is_loopback(name: &str) -> bool {
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    name == "localhost" || address_of(name).is_some_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         pairs.iter().map(|(name, value)| (http::HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    fn check(access: &Access, pairs: &[(&'static str, &str)], peer: Peer) -> Result<Arc<str>, Denied> {
+        access.check(&headers(pairs), None, peer, NOW)
+    }
+
+    fn token(name: &str, text: &str) -> AccessToken {
+        AccessToken::new(name, TokenHash::of(text))
     }
 
     #[test]
     fn loopback_and_named_hosts_are_allowed() {
         let access = Access { hosts: vec!["mcp.example.com".to_owned()], ..Access::default() };
         for host in ["localhost:7337", "127.0.0.1", "127.0.0.1:80", "[::1]:7337", "MCP.example.com:443"] {
-            assert!(access.check(&headers(&[("host", host)]), None).is_ok(), "{host}");
+            assert!(check(&access, &[("host", host)], Peer::Own).is_ok(), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "a@localhost:1/x"]
         {
-            let denied = access.check(&headers(&[("host", host)]), None).unwrap_err();
+            let denied = check(&access, &[("host", host)], Peer::Own).unwrap_err();
             assert!(matches!(denied, Denied::Host(_)), "{host}: {denied:?}");
         }
-        assert!(access.check(&HeaderMap::new(), None).is_err(), "no host at all");
-        assert!(access.check(&HeaderMap::new(), Some(&Authority::from_static("localhost:7337"))).is_ok());
+        assert!(check(&access, &[], Peer::Own).is_err(), "no host at all");
+        let authority = Authority::from_static("localhost:7337");
+        assert!(access.check(&HeaderMap::new(), Some(&authority), Peer::Own, NOW).is_ok());
+    }
+
+    #[test]
+    fn off_loopback_the_host_may_be_an_address() {
+        let tokens = vec![token("ann", "first")];
+        let access = Access { tokens, without_token: WithoutToken::Refused, ..Access::default() };
+        let of = |host: &str| {
+            check(&access, &[("host", host), ("authorization", "Bearer first")], Peer::Unknown)
+                .map_err(|why| why.status())
+        };
+        assert!(of("10.0.0.1:7337").is_ok() && of("[fd00::1]:7337").is_ok());
+        assert_eq!(of("evil.example"), Err(http::StatusCode::MISDIRECTED_REQUEST));
     }
 
     #[test]
     fn foreign_origin_is_refused() {
         let access = Access { origins: vec!["http://localhost:6274".to_owned()], ..Access::default() };
-        let check = |origin| access.check(&headers(&[("host", "localhost:7337"), ("origin", origin)]), None);
-        assert!(check("http://localhost:7337").is_ok(), "its own page");
-        assert!(check("http://localhost:6274").is_ok());
+        let of = |origin| check(&access, &[("host", "localhost:7337"), ("origin", origin)], Peer::Own);
+        assert!(of("http://localhost:7337").is_ok(), "its own page");
+        assert!(of("http://localhost:6274").is_ok());
         for origin in ["http://localhost:6275", "https://evil.example", "null", "http://localhost:7337.evil.example"] {
-            assert_eq!(check(origin), Err(Denied::Origin(origin.to_owned())));
+            assert_eq!(of(origin), Err(Denied::Origin(origin.to_owned())));
         }
     }
 
     #[test]
     fn token_names_the_principal() {
-        let mut narrow = AccessToken::new("ci", "second");
+        let mut narrow = token("ci", "second");
         narrow.servers = Some(vec!["notes".to_owned()]);
-        let access = Access { tokens: vec![AccessToken::new("ann", "first"), narrow], ..Access::default() };
-        let check = |value: &str| access.check(&headers(&[("host", "localhost"), ("authorization", value)]), None);
-        assert_eq!(&*check("Bearer first").unwrap(), "ann");
-        assert_eq!(&*check("bearer second").unwrap(), "ci");
+        let tokens = vec![token("ann", "first"), narrow];
+        let access = Access { tokens, without_token: WithoutToken::Refused, ..Access::default() };
+        let of = |value: &str| check(&access, &[("host", "localhost"), ("authorization", value)], Peer::Own);
+        assert_eq!(&*of("Bearer first").unwrap(), "ann");
+        assert_eq!(&*of("bearer second").unwrap(), "ci");
         for wrong in ["Bearer third", "Basic first", "first", "Bearer", "Bearer "] {
-            assert_eq!(check(wrong), Err(Denied::Token), "{wrong}");
+            assert_eq!(of(wrong), Err(Denied::Token), "{wrong}");
         }
-        assert_eq!(access.check(&headers(&[("host", "localhost")]), None), Err(Denied::Token));
+        assert_eq!(check(&access, &[("host", "localhost")], Peer::Own), Err(Denied::Token));
         assert!(access.may_use("ann", "mail") && access.may_use("ci", "notes") && !access.may_use("ci", "mail"));
+    }
+
+    #[test]
+    fn expired_token_opens_nothing() {
+        let mut short = token("ci", "first");
+        short.expires = Some(NOW + Duration::from_secs(10));
+        let access = Access { tokens: vec![short], without_token: WithoutToken::Refused, ..Access::default() };
+        let headers = headers(&[("host", "localhost"), ("authorization", "Bearer first")]);
+        let at = |seconds| access.check(&headers, None, Peer::Own, NOW + Duration::from_secs(seconds));
+        assert!(at(9).is_ok());
+        assert_eq!(at(10), Err(Denied::Expired("ci".to_owned())));
+    }
+
+    #[test]
+    fn other_user_needs_a_token() {
+        let access = Access { tokens: vec![token("ann", "first")], ..Access::default() };
+        let host = ("host", "localhost");
+        assert_eq!(check(&access, &[host], Peer::Own).as_deref(), Ok(LOCAL));
+        assert_eq!(check(&access, &[host], Peer::Other(1000)), Err(Denied::User(1000)));
+        assert_eq!(check(&access, &[host], Peer::Unknown), Err(Denied::UnknownUser));
+        let with_token = [host, ("authorization", "Bearer first")];
+        assert_eq!(check(&access, &with_token, Peer::Other(1000)).as_deref(), Ok("ann"));
+        let open = Access { without_token: WithoutToken::Anyone, ..Access::default() };
+        assert_eq!(check(&open, &[host], Peer::Unknown).as_deref(), Ok(LOCAL));
     }
 }

@@ -5,20 +5,23 @@
 //! client that loses such a stream resumes it with GET and the id of its last event.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{HeaderMap, Method as Verb, Request, StatusCode};
 use http_body::Body;
 use mendline_core::sharing::ShareKey;
 use mendline_core::{ClientStreams, Input, StreamId};
 use mendline_wire::{Id, Limits, Message, Received, code, headers};
 
-use super::access::{Access, Denied};
+use super::access::{Access, Denied, Peer};
+use super::admission::admit;
 use super::body::{EventBody, EventIds};
 use super::event_id::EventId;
 use super::hub::Hub;
 use super::operation::{MayUse, Operation};
+use super::posted_body::{self, BodyLimits};
+use super::principal::{Permit, Principals};
 use super::reader::{OnLoss, StreamReader};
 use super::request::{Accepts, DEFAULT_REVISION, Posted, PostedKind, Route, is_json, legacy_revision};
 use super::response::{
@@ -42,6 +45,7 @@ pub struct Gateway {
     hub: Hub,
     servers: Arc<ServerPool>,
     access: Access,
+    principals: Principals,
     sealer: Sealer,
     limits: Limits,
     sessions: Mutex<Sessions>,
@@ -58,6 +62,7 @@ impl Gateway {
             hub,
             servers,
             access,
+            principals: Principals::new(),
             sealer,
             limits,
             sessions: Mutex::default(),
@@ -120,6 +125,11 @@ impl Gateway {
         self.servers.remove(name);
     }
 
+    /// The rules of access.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// The number of sessions.
     pub fn sessions(&self) -> usize {
         self.lock().len()
@@ -131,7 +141,8 @@ impl Gateway {
         if route == Route::Health {
             return Ok(text(StatusCode::OK, "ok\n"));
         }
-        let checked = self.access.check(request.headers(), request.uri().authority());
+        let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
+        let checked = self.access.check(request.headers(), request.uri().authority(), peer, SystemTime::now());
         if request.method() == Verb::OPTIONS && !matches!(checked, Err(Denied::Host(_) | Denied::Origin(_))) {
             return Ok(empty(StatusCode::NO_CONTENT));
         }
@@ -217,24 +228,25 @@ impl Gateway {
             let why = "Accept must name application/json and text/event-stream";
             return Ok(json_error(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, why, None));
         }
-        let text = self.read_body(body).await?;
+        let text = posted_body::read(&parts.headers, body, BodyLimits::up_to(self.limits.message_bytes)).await?;
         let received = Received::from_text(text, &self.limits);
+        let permit = admit(&self.access, &self.principals, &principal, &server.name, &received)?;
         let posted = Posted::new(received, &parts.headers).map_err(|refused| Box::new(refused_post(&refused)))?;
         let Posted { received, kind } = posted;
         match kind {
             PostedKind::Broken => Ok(broken(&received)),
             PostedKind::Initialize => {
                 let session = self.open_session(server, principal, &received)?;
-                let answer = self.call(&session, received, None, accepts, OnLoss::Detach).await;
+                let answer = self.call(&session, (received, permit), None, accepts, OnLoss::Detach).await;
                 Ok(self.without_failed_session(answer, &session))
             }
             PostedKind::Modern(id) => {
                 let session = self.modern_session(server, principal)?;
-                Ok(self.call(&session, received, Some(id), accepts, OnLoss::Close).await)
+                Ok(self.call(&session, (received, permit), Some(id), accepts, OnLoss::Close).await)
             }
             PostedKind::Requests(id) => {
                 let session = self.session(&parts.headers, server, principal)?;
-                Ok(self.call(&session, received, id, accepts, OnLoss::Detach).await)
+                Ok(self.call(&session, (received, permit), id, accepts, OnLoss::Detach).await)
             }
             PostedKind::OneWay => {
                 let session = self.session(&parts.headers, server, principal)?;
@@ -250,13 +262,14 @@ impl Gateway {
     async fn call(
         &self,
         session: &Arc<Session>,
-        received: Received,
+        (received, permit): (Received, Option<Permit>),
         id: Option<Vec<u8>>,
         accepts: Accepts,
         on_loss: OnLoss,
     ) -> Answer {
         let stream = session.new_stream();
         let queue = self.hub.open_stream(session.client, stream);
+        queue.hold(permit);
         let mut reader = StreamReader::attach(&self.hub, session, stream, queue, None, on_loss);
         self.hub.input(Input::FromClient { client: session.client, stream, received });
         let first = tokio::time::timeout(JSON_WITHIN, reader.next()).await.ok();
@@ -389,8 +402,11 @@ impl Gateway {
         let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId=")).unwrap_or_default().to_owned();
         let session = self.lock().get(&id).filter(|session| *session.principal == *principal);
         let Some(session) = session else { return Err(Box::new(unknown_session())) };
-        let body = self.read_body(request.into_body()).await?;
-        let received = Received::from_text(body, &self.limits);
+        let (parts, body) = request.into_parts();
+        let posted = posted_body::read(&parts.headers, body, BodyLimits::up_to(self.limits.message_bytes)).await?;
+        let received = Received::from_text(posted, &self.limits);
+        // Answers on the common stream have no stream of their own, so only the rate counts.
+        drop(admit(&self.access, &self.principals, &session.principal, &session.server, &received)?);
         if let Received::Broken { .. } | Received::TooLong { .. } = received {
             return Ok(broken(&received));
         }
@@ -472,7 +488,7 @@ impl Gateway {
         let ticket = Ticket { principal: principal.to_string(), server: server.name.to_string(), number, params };
         let id = self.sealer.seal(&ticket);
         let session = self.open_client(server, principal, revision, id, None, share)?;
-        self.lock().insert(&session);
+        self.keep(&session);
         Ok(session)
     }
 
@@ -495,7 +511,7 @@ impl Gateway {
         });
         let share = ShareKey::of_handshake(&principal, params);
         let session = self.open_client(server, principal, revision, id, resumed, share)?;
-        self.lock().insert(&session);
+        self.keep(&session);
         Ok(session)
     }
 
@@ -510,6 +526,7 @@ impl Gateway {
     ) -> Result<Arc<Session>, Box<Answer>> {
         let upstream = self.servers.place(server, share).map_err(|full| Box::new(no_room(full)))?;
         let client = self.hub.new_client();
+        self.hub.add_client(client, Arc::clone(&principal), self.access.tools_of(&principal));
         self.hub.open_stream(client, StreamId::COMMON);
         let streams = ClientStreams::Many { resumed };
         self.hub.input(Input::ClientOpened { client, upstream, streams });
@@ -524,31 +541,22 @@ impl Gateway {
         reader
     }
 
+    /// Keeps a new session. One that was idle for long makes room, if its principal has too many.
+    fn keep(&self, session: &Arc<Session>) {
+        let surplus = {
+            let mut sessions = self.lock();
+            sessions.insert(session);
+            sessions.take_surplus(session, self.access.sessions)
+        };
+        for session in surplus {
+            self.close(&session);
+        }
+    }
+
     fn close(&self, session: &Session) {
         self.hub.input(Input::ClientLost { client: session.client });
         self.hub.remove_client(session.client);
         self.servers.leave(session.upstream);
-    }
-
-    async fn read_body<B: Body<Data = Bytes>>(&self, body: B) -> Result<Bytes, Box<Answer>> {
-        let mut body = std::pin::pin!(body);
-        let mut text = BytesMut::new();
-        loop {
-            let frame = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await;
-            let Some(frame) = frame else { return Ok(text.freeze()) };
-            let Ok(frame) = frame else {
-                let why = "the body of the request is incomplete";
-                return Err(Box::new(json_error(StatusCode::BAD_REQUEST, code::PARSE_ERROR, why, None)));
-            };
-            if let Ok(data) = frame.into_data() {
-                if text.len() + data.len() > self.limits.message_bytes {
-                    let why = format!("the body is longer than {} bytes", self.limits.message_bytes);
-                    let answer = json_error(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, &why, None);
-                    return Err(Box::new(answer));
-                }
-                text.extend_from_slice(&data);
-            }
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Sessions> {

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use bytes::Bytes;
+use mendline_core::policy::tool_filter::ToolFilter;
 use mendline_core::{ClientId, Input, StreamId, StreamMessage, UpstreamId};
+use mendline_wire::Message;
 
 use super::stream_queue::{SharedQueue, StreamQueue};
 use crate::frontend::{MultiFrontend, MultiInput};
@@ -32,6 +35,14 @@ struct State {
     streams: HashMap<(ClientId, StreamId), SharedQueue>,
     /// Upstreams that the engine has removed.
     removed: Vec<UpstreamId>,
+    clients: HashMap<ClientId, Owner>,
+}
+
+/// The owner of a client.
+struct Owner {
+    principal: Arc<str>,
+    /// The tools that it may use; all if there is no filter.
+    tools: Option<Arc<ToolFilter>>,
 }
 
 impl Hub {
@@ -45,6 +56,17 @@ impl Hub {
     /// Returns the number of a new client.
     pub fn new_client(&self) -> ClientId {
         ClientId(self.0.next_client.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Adds a client of a principal, who may use these tools; all if there is no filter.
+    pub fn add_client(&self, client: ClientId, principal: Arc<str>, tools: Option<&ToolFilter>) {
+        let tools = tools.filter(|tools| !tools.allows_all()).map(|tools| Arc::new(tools.clone()));
+        self.lock().clients.insert(client, Owner { principal, tools });
+    }
+
+    /// Returns the principal of a client.
+    pub fn principal_of(&self, client: ClientId) -> Option<Arc<str>> {
+        self.lock().clients.get(&client).map(|owner| Arc::clone(&owner.principal))
     }
 
     /// Passes an input to the engine.
@@ -74,7 +96,11 @@ impl Hub {
 
     /// Removes the queues of all streams of a client.
     pub fn remove_client(&self, client: ClientId) {
-        let removed: Vec<_> = self.lock().streams.extract_if(|(its, _), _| *its == client).collect();
+        let removed: Vec<_> = {
+            let mut state = self.lock();
+            state.clients.remove(&client);
+            state.streams.extract_if(|(its, _), _| *its == client).collect()
+        };
         for (_, queue) in removed {
             queue.end();
         }
@@ -122,6 +148,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns a message without the tools that are hidden from this client.
+    fn permitted(&self, client: ClientId, text: Bytes) -> Bytes {
+        let tools = self.lock().clients.get(&client).and_then(|owner| owner.tools.clone());
+        let shorter = tools.and_then(|tools| tools.without_denied(&Message::parse(text.clone()).ok()?));
+        shorter.map_or(text, Message::into_text)
+    }
+
     fn queue(&self, client: ClientId, stream: StreamId) -> Option<Arc<StreamQueue>> {
         self.lock().streams.get(&(client, stream)).cloned()
     }
@@ -152,7 +185,8 @@ impl MultiFrontend for HubFrontend {
 
     fn write(&mut self, client: ClientId, stream: StreamId, message: StreamMessage) {
         if let Some(queue) = self.0.queue(client, stream) {
-            queue.push(message.message.map(|message| message.to_bytes()), message.is_last);
+            let text = message.message.map(|message| self.0.permitted(client, message.to_bytes()));
+            queue.push(text, message.is_last);
         }
     }
 

@@ -1,48 +1,102 @@
 //! Accepts connections and serves HTTP/1.1 and HTTP/2 on them.
+//!
+//! The number of connections is limited. One above the limit is answered with 503 at once, so that its client knows why
+//! and when to try again. What one connection may cost is in [`super::paced_io`] and in the limits of hyper below.
 
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use mendline_core::defaults;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::access::Peer;
 use super::gateway::Gateway;
-
-/// The limit of open connections. Further ones wait to be accepted.
-const CONNECTIONS: usize = 16 * 1024;
-
-/// The limit of the time in which a client sends the head of a request.
-const HEAD_TIME: Duration = Duration::from_secs(15);
-
-/// The limit of the head of a request.
-const HEAD_BYTES: usize = 64 * 1024;
-
-/// The limit of streams of one HTTP/2 connection.
-const H2_STREAMS: u32 = 256;
+use super::paced_io::{Pace, PacedIo};
+use crate::os::descriptors;
+use crate::os::files::user_id;
+use crate::os::peer_user::PeerUsers;
 
 /// The interval in which idle sessions are looked for.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Connections above the limit that are being told so. More are closed without an answer.
+const REFUSALS: usize = 64;
+
+/// The time that a refused client has to read the answer.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
+/// Descriptors for everything else: servers, log files, the control socket.
+const OTHER_DESCRIPTORS: usize = 256;
+
+/// Few places are free when fewer than this part of them are.
+const FEW: usize = 4;
+
+/// The part of the time that a connection has then.
+const HURRY: u32 = 10;
+
+const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
+Content-Type: text/plain; charset=utf-8\r\nContent-Length: 54\r\n\r\n\
+the gateway has too many connections; try again later\n";
+
+/// The limits of connections.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// Open connections.
+    pub connections: usize,
+    /// The time for the head of a request, and between two requests.
+    pub head: Duration,
+    /// The pace of a client that reads.
+    pub pace: Pace,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> ConnectionLimits {
+        ConnectionLimits {
+            connections: defaults::GATEWAY_CONNECTIONS,
+            head: defaults::GATEWAY_HEAD,
+            pace: Pace { stall: defaults::GATEWAY_STALL, bytes: defaults::GATEWAY_STALL_BYTES },
+        }
+    }
+}
+
+impl ConnectionLimits {
+    /// Returns the limits of a new connection. When few places are free, it has less time for its requests: a client
+    /// with many silent connections must not keep others out for long.
+    fn with_free(self, free: usize, most: usize) -> ConnectionLimits {
+        let head = if free.saturating_mul(FEW) < most { self.head / HURRY } else { self.head };
+        ConnectionLimits { head, ..self }
+    }
+}
+
 /// A listening address.
 pub struct Listener {
     listener: TcpListener,
+    limits: ConnectionLimits,
 }
 
 impl Listener {
     /// Binds an address.
     pub async fn bind(address: SocketAddr) -> io::Result<Listener> {
-        Ok(Listener { listener: TcpListener::bind(address).await? })
+        Ok(Listener { listener: TcpListener::bind(address).await?, limits: ConnectionLimits::default() })
+    }
+
+    /// Replaces the limits.
+    pub fn with_limits(mut self, limits: ConnectionLimits) -> Listener {
+        self.limits = limits;
+        self
     }
 
     /// Uses a socket that listens already and does not block.
     pub fn from_socket(socket: std::net::TcpListener) -> io::Result<Listener> {
-        Ok(Listener { listener: TcpListener::from_std(socket)? })
+        Ok(Listener { listener: TcpListener::from_std(socket)?, limits: ConnectionLimits::default() })
     }
 
     /// The bound address.
@@ -52,7 +106,10 @@ impl Listener {
 
     /// Serves connections until the task is dropped.
     pub async fn serve(self, gateway: Arc<Gateway>) {
-        let limit = Arc::new(Semaphore::new(CONNECTIONS));
+        let descriptors = descriptors::raise_limit(self.limits.connections + OTHER_DESCRIPTORS);
+        let most = self.limits.connections.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)).max(1);
+        let (open, refusals) = (Arc::new(Semaphore::new(most)), Arc::new(Semaphore::new(REFUSALS)));
+        let users = gateway.access().asks_for_user().then(|| Mutex::new(PeerUsers::new()));
         let mut expire = tokio::time::interval(EXPIRE_INTERVAL);
         loop {
             let accepted = tokio::select! {
@@ -62,26 +119,92 @@ impl Listener {
                     continue;
                 }
             };
-            let Ok((connection, _)) = accepted else {
+            let Ok((connection, address)) = accepted else {
                 // Out of file descriptors: connections end in the meantime.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { return };
-            let _ = connection.set_nodelay(true);
-            let gateway = Arc::clone(&gateway);
-            tokio::spawn(async move {
-                let service = service_fn(move |request| {
-                    let gateway = Arc::clone(&gateway);
-                    async move { Ok::<_, Infallible>(gateway.answer(request).await) }
-                });
-                let mut builder = auto::Builder::new(TokioExecutor::new());
-                builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES);
-                builder.http2().timer(TokioTimer::new()).max_concurrent_streams(H2_STREAMS);
-                // A client that breaks its connection is an ordinary event.
-                let _ = builder.serve_connection(TokioIo::new(connection), service).await;
-                drop(permit);
-            });
+            let Ok(permit) = Arc::clone(&open).try_acquire_owned() else {
+                if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
+                    tokio::spawn(refuse(connection, permit));
+                }
+                continue;
+            };
+            let peer = peer(&connection, address, users.as_ref());
+            let limits = self.limits.with_free(open.available_permits(), most);
+            tokio::spawn(serve(connection, peer, limits, Arc::clone(&gateway), permit));
         }
+    }
+}
+
+/// Returns the user at the other end of a connection.
+fn peer(connection: &TcpStream, address: SocketAddr, users: Option<&Mutex<PeerUsers>>) -> Peer {
+    let (Some(users), Ok(local)) = (users, connection.local_addr()) else { return Peer::Unknown };
+    let user = users.lock().unwrap_or_else(PoisonError::into_inner).user_of(address, local);
+    match user {
+        Some(uid) if uid == user_id() || uid == 0 => Peer::Own,
+        Some(uid) => Peer::Other(uid),
+        None => Peer::Unknown,
+    }
+}
+
+async fn serve(
+    connection: TcpStream,
+    peer: Peer,
+    limits: ConnectionLimits,
+    gateway: Arc<Gateway>,
+    permit: OwnedSemaphorePermit,
+) {
+    let _ = connection.set_nodelay(true);
+    let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
+        let gateway = Arc::clone(&gateway);
+        request.extensions_mut().insert(peer);
+        async move { Ok::<_, Infallible>(gateway.answer(request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let http1 = &mut builder.http1();
+    http1.timer(TokioTimer::new()).header_read_timeout(limits.head);
+    http1.max_buf_size(defaults::GATEWAY_HEAD_BYTES).max_headers(defaults::GATEWAY_HEADERS);
+    let http2 = &mut builder.http2();
+    http2.timer(TokioTimer::new()).max_concurrent_streams(defaults::GATEWAY_H2_STREAMS);
+    http2.max_header_list_size(defaults::GATEWAY_HEAD_BYTES as u32);
+    http2.keep_alive_interval(limits.head).keep_alive_timeout(limits.head);
+    let connection = PacedIo::new(connection, limits.head, limits.pace);
+    // A client that breaks its connection is an ordinary event.
+    let _ = builder.serve_connection(TokioIo::new(connection), service).await;
+    drop(permit);
+}
+
+/// Answers a connection above the limit.
+async fn refuse(mut connection: TcpStream, permit: OwnedSemaphorePermit) {
+    let answer = async {
+        connection.write_all(REFUSAL).await?;
+        connection.shutdown().await?;
+        // Unread bytes would make the system discard the answer.
+        let mut rest = [0; 4096];
+        while connection.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    let _ = tokio::time::timeout(REFUSAL_TIME, answer).await;
+    drop(permit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_has_less_time_when_few_places_are_free() {
+        let limits = ConnectionLimits::default();
+        assert_eq!(limits.with_free(25, 100).head, limits.head);
+        assert_eq!(limits.with_free(24, 100).head, limits.head / HURRY);
+        assert_eq!(limits.with_free(0, 1).head, limits.head / HURRY);
+    }
+
+    #[test]
+    fn refusal_has_the_length_that_it_names() {
+        let text = std::str::from_utf8(REFUSAL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
     }
 }

@@ -124,7 +124,7 @@ pub(super) fn broken(received: &Received) -> Answer {
 /// The response to a request without access.
 pub(super) fn denied(why: &Denied) -> Answer {
     let mut answer = json_error(why.status(), code::INVALID_REQUEST, &why.to_string(), None);
-    if *why == Denied::Token {
+    if why.status() == StatusCode::UNAUTHORIZED {
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     answer

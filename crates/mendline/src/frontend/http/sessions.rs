@@ -16,6 +16,9 @@ pub const IDLE: Duration = Duration::from_secs(30 * 60);
 /// The finished streams that a client can still resume.
 const FINISHED_STREAMS: usize = 4;
 
+/// The part of the limit of sessions that is removed at once.
+const SURPLUS_PART: usize = 64;
+
 /// One session.
 #[derive(Debug)]
 pub struct Session {
@@ -92,6 +95,12 @@ impl Session {
         if let Some(removed) = removed {
             hub.remove_stream(self.client, removed);
         }
+    }
+
+    /// The time of its last use; none if a connection reads one of its streams.
+    fn idle_since(&self) -> Option<Instant> {
+        let usage = self.lock();
+        (usage.readers == 0).then_some(usage.last)
     }
 
     fn is_idle(&self, now: Instant) -> bool {
@@ -191,6 +200,24 @@ impl Sessions {
     /// Returns whether a connection reads a stream of a session.
     pub fn any_reader(&self) -> bool {
         self.by_id.values().chain(self.implicit.values()).any(|session| session.lock().readers > 0)
+    }
+
+    /// Removes and returns the idle sessions that are too many for the principal of this one, those first that were used
+    /// long ago. A few more are removed than necessary, so that the next session need not search again.
+    pub fn take_surplus(&mut self, new: &Session, most: usize) -> Vec<Arc<Session>> {
+        if self.by_id.len() <= most {
+            return Vec::new();
+        }
+        let of_principal = || self.by_id.values().filter(|session| session.principal == new.principal);
+        let count = of_principal().count();
+        if count <= most {
+            return Vec::new();
+        }
+        let others = of_principal().filter(|session| session.client != new.client);
+        let mut idle: Vec<_> =
+            others.filter_map(|session| Some((session.idle_since()?, session.id.clone()?))).collect();
+        idle.sort_unstable();
+        idle.into_iter().take(count - most + most / SURPLUS_PART).filter_map(|(_, id)| self.by_id.remove(&id)).collect()
     }
 
     /// The number of sessions.

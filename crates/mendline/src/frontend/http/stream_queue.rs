@@ -10,6 +10,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use super::principal::Permit;
+
 /// The number of bytes from which a stream takes no more messages.
 const ROOM: usize = 256 * 1024;
 
@@ -48,6 +50,8 @@ struct Inner {
     waker: Option<Waker>,
     /// A message was refused for lack of room.
     is_blocked: bool,
+    /// The place of its requests among those of their principal, until the last answer.
+    permit: Option<Permit>,
 }
 
 impl Inner {
@@ -88,6 +92,11 @@ impl StreamQueue {
         !inner.is_blocked
     }
 
+    /// Keeps the place of its requests until the last answer.
+    pub(super) fn hold(&self, permit: Option<Permit>) {
+        self.lock().permit = permit;
+    }
+
     /// Adds an event.
     pub fn push(&self, text: Option<Bytes>, is_last: bool) {
         let mut inner = self.lock();
@@ -99,6 +108,7 @@ impl StreamQueue {
         }
         if is_last {
             inner.state = State::Over;
+            inner.permit = None;
         }
         wake(inner);
     }
@@ -107,6 +117,7 @@ impl StreamQueue {
     pub fn end(&self) {
         let mut inner = self.lock();
         inner.state = State::Over;
+        inner.permit = None;
         wake(inner);
     }
 

@@ -28,6 +28,13 @@ pub fn new_private_file() -> OpenOptions {
     options
 }
 
+/// Returns options to append to a file that only this user can read and write. A missing file is created.
+pub(crate) fn append_private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(PRIVATE_FILE);
+    options
+}
+
 /// Creates a directory that only this user can access.
 pub fn create_private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(PRIVATE_DIRECTORY).create(path)
