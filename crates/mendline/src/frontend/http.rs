@@ -5,11 +5,13 @@
 
 mod access;
 mod body;
+mod ended_sessions;
 mod event_id;
 mod gateway;
 mod hub;
 pub mod key_file;
 mod listener;
+mod param_headers;
 mod reader;
 mod request;
 mod response;

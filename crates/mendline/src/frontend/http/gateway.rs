@@ -11,17 +11,19 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method as Verb, Request, StatusCode};
 use http_body::Body;
 use mendline_core::{ClientStreams, Input, StreamId, UpstreamId};
-use mendline_wire::{Id, Limits, Message, Received, code, headers};
+use mendline_wire::{Id, Limits, Message, Method, Received, code, headers};
 
 use super::access::{Access, Denied};
 use super::body::{EventBody, EventIds};
+use super::ended_sessions::EndedSessions;
 use super::event_id::EventId;
 use super::hub::Hub;
+use super::param_headers::ParamHeaders;
 use super::reader::{OnLoss, StreamReader};
 use super::request::{Accepts, DEFAULT_REVISION, Posted, PostedKind, Route, is_json, legacy_revision};
 use super::response::{
     Answer, add_cors, broken, denied, empty, events, is_error, json, json_error, method_not_allowed, modern_status,
-    refused_post, text, unknown_session, with_session,
+    refused_post, single_message, text, unknown_session, with_session,
 };
 use super::session_id::{Sealer, Ticket};
 use super::sessions::{ImplicitKey, Session, Sessions};
@@ -32,6 +34,13 @@ const JSON_WITHIN: Duration = Duration::from_secs(2);
 
 /// The revision of clients that resume streams before any message came.
 const PRIMED_SINCE: &str = "2025-11-25";
+
+/// Whether a request lists tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IsList {
+    Yes,
+    No,
+}
 
 /// One server of the gateway.
 #[derive(Clone, Debug)]
@@ -50,6 +59,8 @@ pub struct Gateway {
     sealer: Sealer,
     limits: Limits,
     sessions: Mutex<Sessions>,
+    ended: Mutex<EndedSessions>,
+    params: Mutex<ParamHeaders>,
     /// The number of this process in event ids.
     process: u32,
 }
@@ -58,7 +69,8 @@ impl Gateway {
     /// Creates a gateway for these servers.
     pub fn new(hub: Hub, servers: Vec<GatewayServer>, access: Access, sealer: Sealer, limits: Limits) -> Gateway {
         let process = (sealer.number() & 0xffff_ffff) as u32;
-        Gateway { hub, servers, access, sealer, limits, sessions: Mutex::default(), process }
+        let (sessions, ended, params) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Gateway { hub, servers, access, sealer, limits, sessions, ended, params, process }
     }
 
     /// Answers a request.
@@ -181,8 +193,15 @@ impl Gateway {
                 Ok(self.without_failed_session(answer, &session))
             }
             PostedKind::Modern(id) => {
+                let is_list = self.check_params(server, &received, &parts.headers)?;
                 let session = self.modern_session(server, principal);
-                Ok(self.call(&session, received, Some(id), accepts, OnLoss::Close).await)
+                let answer = self.call(&session, received, Some(id), accepts, OnLoss::Close).await;
+                if is_list == IsList::Yes
+                    && let Some(list) = single_message(answer.body())
+                {
+                    self.lock_params().learn(&server.name, &list);
+                }
+                Ok(answer)
             }
             PostedKind::Requests(id) => {
                 let session = self.session(&parts.headers, server, principal)?;
@@ -195,6 +214,27 @@ impl Gateway {
                 self.hub.input(Input::FromClient { client, stream, received });
                 Ok(with_session(empty(StatusCode::ACCEPTED), &session))
             }
+        }
+    }
+
+    /// Refuses a modern call whose `Mcp-Param-*` headers do not repeat its arguments. Returns whether the request lists
+    /// tools.
+    fn check_params(
+        &self,
+        server: &GatewayServer,
+        received: &Received,
+        headers: &HeaderMap,
+    ) -> Result<IsList, Box<Answer>> {
+        let Received::Message(message) = received else { return Ok(IsList::No) };
+        match message.method() {
+            Method::ToolsList => Ok(IsList::Yes),
+            Method::ToolsCall => {
+                let params = self.lock_params();
+                let Some(name) = params.mismatch(&server.name, message, headers) else { return Ok(IsList::No) };
+                let why = format!("the header {name} does not match the body");
+                Err(Box::new(json_error(StatusCode::BAD_REQUEST, code::HEADER_MISMATCH, &why, message.id())))
+            }
+            _ => Ok(IsList::No),
         }
     }
 
@@ -311,10 +351,9 @@ impl Gateway {
 
     fn delete(&self, headers: &HeaderMap, principal: &str) -> Result<Answer, Box<Answer>> {
         let Some(id) = header(headers, headers::SESSION_ID) else { return Ok(method_not_allowed("POST")) };
-        let owner = self.sealer.open(id).map(|ticket| ticket.principal);
-        if owner.as_deref() != Some(principal) {
-            return Err(Box::new(unknown_session()));
-        }
+        let ticket = self.sealer.open(id).filter(|ticket| *ticket.principal == *principal);
+        let Some(ticket) = ticket else { return Err(Box::new(unknown_session())) };
+        self.lock_ended().insert(ticket.number);
         let removed = self.lock().remove(id);
         if let Some(session) = removed {
             self.close(&session);
@@ -368,6 +407,7 @@ impl Gateway {
             return if is_owner { Ok(session) } else { Err(Box::new(unknown_session())) };
         }
         match self.sealer.open(id) {
+            Some(ticket) if self.lock_ended().contains(ticket.number) => Err(Box::new(unknown_session())),
             Some(ticket) if *ticket.principal == *principal && *ticket.server == *server.name => {
                 let revision = revision_of(&ticket.params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
                 Ok(self.new_session(server, principal, &ticket.params, revision, Some(id.to_owned())))
@@ -386,23 +426,26 @@ impl Gateway {
     ) -> Result<Arc<Session>, Box<Answer>> {
         let revision = legacy_revision(headers).map_err(|refused| Box::new(refused_post(&refused)))?.to_owned();
         let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
-        if let Some(session) = self.lock().implicit(&key) {
+        // The table stays locked, so that requests at the same time get one session.
+        let mut sessions = self.lock();
+        if let Some(session) = sessions.implicit(&key) {
             return Ok(session);
         }
         let resumed = initialize_request(&default_params(&key.revision));
         let session = self.open_client(server, principal, key.revision.clone(), None, resumed);
-        self.lock().insert_implicit(key, &session);
+        sessions.insert_implicit(key, &session);
         Ok(session)
     }
 
     fn modern_session(&self, server: &GatewayServer, principal: Arc<str>) -> Arc<Session> {
         let revision = "modern".to_owned();
         let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
-        if let Some(session) = self.lock().implicit(&key) {
+        let mut sessions = self.lock();
+        if let Some(session) = sessions.implicit(&key) {
             return session;
         }
         let session = self.open_client(server, principal, key.revision.clone(), None, None);
-        self.lock().insert_implicit(key, &session);
+        sessions.insert_implicit(key, &session);
         session
     }
 
@@ -438,8 +481,13 @@ impl Gateway {
             let (principal, server) = (principal.to_string(), server.name.to_string());
             self.sealer.seal(&Ticket { principal, server, number, params: params.clone() })
         });
+        // Requests that come at the same time after a restart get one session.
+        let mut sessions = self.lock();
+        if let Some(session) = id.as_deref().and_then(|id| sessions.get(id)) {
+            return session;
+        }
         let session = self.open_client(server, principal, revision, id, resumed);
-        self.lock().insert(&session);
+        sessions.insert(&session);
         session
     }
 
@@ -490,6 +538,14 @@ impl Gateway {
                 text.extend_from_slice(&data);
             }
         }
+    }
+
+    fn lock_params(&self) -> MutexGuard<'_, ParamHeaders> {
+        self.params.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_ended(&self) -> MutexGuard<'_, EndedSessions> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Sessions> {
