@@ -21,6 +21,8 @@
 //!
 //! [Logins](logins) need no person: Mendline gets a home directory and a browser that confirms.
 //!
+//! A [gateway] stands between clients and servers that speak HTTP; a test can kill it and start it again.
+//!
 //! The programs of the [recipes] use frameworks as a reader of the pages does.
 //!
 //! The [zoo] is separate: servers and client libraries of many authors, and a binary instead of tests.
@@ -34,6 +36,8 @@ pub mod compare;
 pub mod differences;
 pub mod failures;
 pub mod faulty_server;
+pub mod gateway;
+pub mod http_client;
 pub mod listening_server;
 pub mod live_client;
 pub mod logins;

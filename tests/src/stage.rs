@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::gateway::Gateway;
 use crate::listening_server::ListeningServer;
 use crate::relay::Relay;
 use crate::requests::Request;
@@ -216,6 +217,19 @@ impl Stage {
         let report = self.run_script(&folder, &self.tapped(&log, bridged))?;
         let server_log = fs::read_to_string(folder.join(SERVER_LOG)).map_err(|why| why.to_string())?;
         Ok(BridgedRun { report, client_side: read(&log)?, requests: relay.requests()?, server_log })
+    }
+
+    /// Runs the script with a client that dials `mendline serve URL`: client, gateway, relay, server.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run_dialed`].
+    pub fn run_through_gateway(&self, name: &str) -> Result<DirectRun, String> {
+        let folder = self.folder(name)?;
+        let (_server, relay) = self.listening(&folder)?;
+        let gateway = Gateway::start(&self.programs, &folder, &[self.url(&relay).into()])?;
+        let report = self.run_script(&folder, &[gateway.url().into()])?;
+        Ok(DirectRun { report, requests: relay.requests()? })
     }
 
     /// Starts a listening server and the tap before it.

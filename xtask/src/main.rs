@@ -5,6 +5,7 @@
 mod bench;
 mod command;
 mod compare;
+mod conformance;
 mod cuts;
 mod defaults;
 mod deny;
@@ -39,11 +40,13 @@ Usage: cargo xtask <COMMAND> [OPTIONS]
 Commands:
   test     runs everything that must pass before a change lands (installs what it needs into target/)
   peers    tests Mendline with the official SDKs as clients and servers; part of `test`
+  conformance
+           runs the conformance suite against a server, directly and through `mendline serve`; part of `test`
   logins   tests logins with authorization servers, Chromium, a keyring, sshd and the conformance suite; part of `test`
   recipes  runs the programs of docs/recipes.md against a server that is killed; part of `test`: --only NAME --write
   zoo      tests Mendline with published servers and client libraries: --only NAME --sample --write FILE
   sim      runs simulated worlds: --seeds N --from S
-  soak     kills a server every twenty seconds for a long time: --minutes N, --logins
+  soak     kills a server every twenty seconds for a long time: --minutes N, --logins, --gateway
   cuts     cuts in-memory conversations at single bytes: --all --conversation NAME --fault KIND --at N
   outages  runs the outage matrix with real processes: --form NAME --situation NAME --seconds N --only NAME --sample
            --balancers --jobs N --write FILE
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     let done = match command.as_str() {
         "test" => test::run(&rest),
         "peers" => peers::run(&rest),
+        "conformance" => conformance::run(&rest),
         "logins" => logins::run(&rest),
         "recipes" => recipes::run(&rest),
         "zoo" => zoo::run(&rest),

@@ -3,7 +3,7 @@
 use crate::command::target;
 use crate::peer_tests::{self, Options, Selection, python};
 use crate::tools::{NODE, NPM, PYTHON};
-use crate::{bench, logins, recipes};
+use crate::{bench, conformance, logins, recipes};
 
 const HELP: &str = "\
 Usage: cargo xtask peers [--only NAME] [--install]
@@ -19,8 +19,8 @@ pub fn run(args: &[String]) -> Result<(), String> {
     if options.install_only {
         return Ok(());
     }
-    let filter = format!("not {} and not {}", logins::BINARIES, recipes::BINARY);
-    let binaries = ["failures", "framing", "heal", "remote", "soak", "startup", "transcripts"];
+    let filter = format!("not {} and not {} and not {}", logins::BINARIES, recipes::BINARY, conformance::BINARY);
+    let binaries = ["failures", "framing", "gateway", "heal", "remote", "soak", "startup", "transcripts"];
     peer_tests::run(
         &Selection { filter: &filter, library: true, binaries: &binaries, skipped: "" },
         options.only.as_deref(),

@@ -2,14 +2,16 @@
 //!
 //! The tests in `tests/tests/soak.rs` kill a server every twenty seconds; they take two minutes there, and as long as
 //! the option says here. One test in `tests/tests/login` lets a token expire that eight processes share; fifty times
-//! there, a thousand times here. This task builds what they need and shows their figures.
+//! there, a thousand times here. One in `tests/tests/gateway.rs` kills the gateway under clients: four times there, every
+//! thirty seconds here. This task builds what they need and shows their figures.
 
 use crate::command::CommandLine;
 
 const HELP: &str = "\
-Usage: cargo xtask soak [--minutes N] [--logins]
+Usage: cargo xtask soak [--minutes N] [--logins | --gateway]
 
   --minutes N   the duration of the run with kills [default: 10]
+  --gateway     only a gateway that is killed every thirty seconds under fifty clients
   --logins      only the login that eight processes share for a thousand expiries
 ";
 
@@ -17,15 +19,26 @@ Usage: cargo xtask soak [--minutes N] [--logins]
 const VARIABLE: &str = "MENDLINE_SOAK_MINUTES";
 /// The variable that sets the number of expiries.
 const EXPIRIES: &str = "MENDLINE_SOAK_EXPIRIES";
+/// The variables that set the number of kills of the gateway and the seconds between them.
+const KILLS: (&str, &str) = ("MENDLINE_GATEWAY_KILLS", "MENDLINE_GATEWAY_SECONDS");
+
+/// The tests of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tests {
+    All,
+    Logins,
+    Gateway,
+}
 
 /// Runs the soak test.
 pub(crate) fn run(args: &[String]) -> Result<(), String> {
-    let (mut minutes, mut only_logins) = ("10", false);
+    let (mut minutes, mut tests) = ("10", Tests::All);
     let mut args = args.iter().map(String::as_str);
     while let Some(arg) = args.next() {
         match arg {
             "--minutes" => minutes = args.next().ok_or("--minutes needs a number")?,
-            "--logins" => only_logins = true,
+            "--logins" => tests = Tests::Logins,
+            "--gateway" => tests = Tests::Gateway,
             "--help" | "-h" => {
                 print!("{HELP}");
                 return Ok(());
@@ -33,11 +46,16 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
             other => return Err(format!("unknown option `{other}`\n{HELP}")),
         }
     }
-    if !minutes.parse::<u32>().is_ok_and(|minutes| minutes > 0) {
+    let Some(count) = minutes.parse::<u32>().ok().filter(|minutes| *minutes > 0) else {
         return Err(format!("--minutes must be a whole number from 1, not {minutes:?}"));
-    }
+    };
     CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
-    if !only_logins {
+    if tests == Tests::Gateway {
+        let killed = "x91_killed_gateway_loses_no_session_and_repeats_no_write";
+        let test = ["test", "--package", "mendline-peers", "--test", "gateway", "--", "--nocapture", killed];
+        return CommandLine::cargo(&test).env(KILLS.0, &(2 * count).to_string()).env(KILLS.1, "30").run();
+    }
+    if tests == Tests::All {
         let test = ["test", "--package", "mendline-peers", "--test", "soak", "--", "--nocapture"];
         CommandLine::cargo(&test).env(VARIABLE, minutes).run()?;
     }

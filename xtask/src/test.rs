@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::command::CommandLine;
 use crate::{
-    defaults, deny, dist, instructions, links, logins, matrix, outages, peers, recipes, sim, tools, words, zoo,
+    conformance, defaults, deny, dist, instructions, links, logins, matrix, outages, peers, recipes, sim, tools, words,
+    zoo,
 };
 
 const HELP: &str = "\
@@ -72,6 +73,7 @@ fn steps(fast: bool) -> Vec<Step> {
         steps.push(Step::task("balancers", "cargo xtask outages --balancers", with_balancers));
         steps.push(Step::task("peers", "cargo xtask peers", || peers::run(&[])));
         steps.push(Step::task("logins", "cargo xtask logins", || logins::run(&[])));
+        steps.push(Step::task("conformance", "cargo xtask conformance", || conformance::run(&[])));
         steps.push(Step::task("recipes", "cargo xtask recipes", || recipes::run(&[])));
         steps.push(Step::task("packages", "cargo xtask dist --test", || dist::run(&["--test".into()])));
         steps.push(Step::task("zoo", "cargo xtask zoo --sample", || zoo::run(&["--sample".into()])));

@@ -44,3 +44,21 @@ fn unknown_method_is_not_found() {
     assert_eq!(answer.status, 404);
     assert_eq!(answer.json()["error"]["code"], -32601);
 }
+
+#[test]
+fn handshake_does_not_exist() {
+    let gateway = Gateway::start(&[]);
+    let answer = gateway.post(&[VERSION, ("Mcp-Method", "initialize")], &modern("initialize", json!({})));
+    assert_eq!(answer.status, 404);
+    assert_eq!(answer.json()["error"]["code"], -32601);
+}
+
+#[test]
+fn request_without_capabilities_is_refused() {
+    let gateway = Gateway::start(&[]);
+    let text =
+        request(1, "tools/list", &json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } }));
+    let answer = gateway.post(&[VERSION, ("Mcp-Method", "tools/list")], &text);
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.json()["error"]["code"], -32602);
+}

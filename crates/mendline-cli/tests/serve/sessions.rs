@@ -29,6 +29,22 @@ fn session_survives_a_killed_gateway() {
 }
 
 #[test]
+fn requests_at_the_same_time_reopen_one_session() {
+    let mut gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-11-25");
+    gateway.kill_and_restart();
+    std::thread::scope(|scope| {
+        for id in 0..8 {
+            let (gateway, session) = (&gateway, &session);
+            scope.spawn(move || {
+                let answer = gateway.post(&[("Mcp-Session-Id", session)], &call(id, "lookup", &json!({ "key": "a" })));
+                assert_eq!((answer.status, answer.json()["id"].clone()), (200, json!(id)));
+            });
+        }
+    });
+}
+
+#[test]
 fn request_without_session_is_served() {
     let gateway = Gateway::start(&[]);
     for id in 0..2 {
@@ -66,6 +82,8 @@ fn deleted_session_ends() {
     let gateway = Gateway::start(&[]);
     let session = gateway.initialize("2025-06-18");
     assert_eq!(gateway.send("DELETE", "/mcp/demo", &[("Mcp-Session-Id", &session)], "").status, 204);
+    let late = gateway.post(&[("Mcp-Session-Id", &session)], &call(2, "lookup", &json!({ "key": "a" })));
+    assert_eq!(late.status, 404, "an ended session is not opened again");
     assert_eq!(gateway.send("DELETE", "/mcp/demo", &[("Mcp-Session-Id", "forged")], "").status, 404);
     assert_eq!(gateway.send("DELETE", "/mcp/demo", &[], "").status, 405);
 }
@@ -89,4 +107,20 @@ fn health_is_reported_and_end_is_clean() {
     assert_eq!(gateway.send("GET", "/readyz", &[], "").status, 200);
     assert_eq!(gateway.send("GET", "/readyz/other", &[], "").status, 404);
     assert_eq!(gateway.terminate(), Some(0));
+}
+
+#[test]
+fn c89_sessions_with_the_same_ids_get_their_own_answers() {
+    let gateway = Gateway::start(&[]);
+    let sessions = ["a", "b", "c"].map(|key| (key, gateway.initialize("2025-11-25")));
+    std::thread::scope(|scope| {
+        for (key, session) in &sessions {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let arguments = json!({ "key": key, "delayMs": 300 });
+                let answer = gateway.post(&[("Mcp-Session-Id", session)], &call(1, "lookup", &arguments)).json();
+                assert_eq!(answer["result"]["content"][0]["text"], format!("{key} is 42"), "{answer}");
+            });
+        }
+    });
 }

@@ -12,21 +12,23 @@ use http::{HeaderMap, Method as Verb, Request, StatusCode};
 use http_body::Body;
 use mendline_core::sharing::ShareKey;
 use mendline_core::{ClientStreams, Input, StreamId};
-use mendline_wire::{Id, Limits, Message, Received, code, headers};
+use mendline_wire::{Id, Limits, Message, Method, Received, code, headers};
 
 use super::access::{Access, Denied, Peer};
 use super::admission::admit;
 use super::body::{EventBody, EventIds};
+use super::ended_sessions::EndedSessions;
 use super::event_id::EventId;
 use super::hub::Hub;
 use super::operation::{MayUse, Operation};
+use super::param_headers::ParamHeaders;
 use super::posted_body::{self, BodyLimits};
 use super::principal::{Permit, Principals};
 use super::reader::{OnLoss, StreamReader};
 use super::request::{Accepts, DEFAULT_REVISION, Posted, PostedKind, Route, is_json, legacy_revision};
 use super::response::{
     Answer, add_cors, broken, denied, empty, events, is_error, json, json_error, method_not_allowed, modern_status,
-    no_room, refused_post, text, unknown_session, with_session,
+    no_room, refused_post, single_message, text, unknown_session, with_session,
 };
 use super::server_pool::{GatewayServer, ServerPool};
 use super::session_id::{Sealer, Ticket};
@@ -40,6 +42,13 @@ const JSON_WITHIN: Duration = Duration::from_secs(2);
 /// The revision of clients that resume streams before any message came.
 const PRIMED_SINCE: &str = "2025-11-25";
 
+/// Whether a request lists tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IsList {
+    Yes,
+    No,
+}
+
 /// The gateway, as its connections see it.
 pub struct Gateway {
     hub: Hub,
@@ -50,6 +59,8 @@ pub struct Gateway {
     limits: Limits,
     sessions: Mutex<Sessions>,
     operation: Operation,
+    ended: Mutex<EndedSessions>,
+    params: Mutex<ParamHeaders>,
     /// The number of this process in event ids.
     process: u32,
 }
@@ -67,6 +78,8 @@ impl Gateway {
             limits,
             sessions: Mutex::default(),
             operation: Operation::default(),
+            ended: Mutex::default(),
+            params: Mutex::default(),
             process,
         }
     }
@@ -241,8 +254,15 @@ impl Gateway {
                 Ok(self.without_failed_session(answer, &session))
             }
             PostedKind::Modern(id) => {
+                let is_list = self.check_params(server, &received, &parts.headers)?;
                 let session = self.modern_session(server, principal)?;
-                Ok(self.call(&session, (received, permit), Some(id), accepts, OnLoss::Close).await)
+                let answer = self.call(&session, (received, permit), Some(id), accepts, OnLoss::Close).await;
+                if is_list == IsList::Yes
+                    && let Some(list) = single_message(answer.body())
+                {
+                    self.lock_params().learn(&server.name, &list);
+                }
+                Ok(answer)
             }
             PostedKind::Requests(id) => {
                 let session = self.session(&parts.headers, server, principal)?;
@@ -255,6 +275,27 @@ impl Gateway {
                 self.hub.input(Input::FromClient { client, stream, received });
                 Ok(with_session(empty(StatusCode::ACCEPTED), &session))
             }
+        }
+    }
+
+    /// Refuses a modern call whose `Mcp-Param-*` headers do not repeat its arguments. Returns whether the request lists
+    /// tools.
+    fn check_params(
+        &self,
+        server: &GatewayServer,
+        received: &Received,
+        headers: &HeaderMap,
+    ) -> Result<IsList, Box<Answer>> {
+        let Received::Message(message) = received else { return Ok(IsList::No) };
+        match message.method() {
+            Method::ToolsList => Ok(IsList::Yes),
+            Method::ToolsCall => {
+                let params = self.lock_params();
+                let Some(name) = params.mismatch(&server.name, message, headers) else { return Ok(IsList::No) };
+                let why = format!("the header {name} does not match the body");
+                Err(Box::new(json_error(StatusCode::BAD_REQUEST, code::HEADER_MISMATCH, &why, message.id())))
+            }
+            _ => Ok(IsList::No),
         }
     }
 
@@ -372,10 +413,9 @@ impl Gateway {
 
     fn delete(&self, headers: &HeaderMap, principal: &str) -> Result<Answer, Box<Answer>> {
         let Some(id) = header(headers, headers::SESSION_ID) else { return Ok(method_not_allowed("POST")) };
-        let owner = self.sealer.open(id).map(|ticket| ticket.principal);
-        if owner.as_deref() != Some(principal) {
-            return Err(Box::new(unknown_session()));
-        }
+        let ticket = self.sealer.open(id).filter(|ticket| *ticket.principal == *principal);
+        let Some(ticket) = ticket else { return Err(Box::new(unknown_session())) };
+        self.lock_ended().insert(ticket.number);
         let removed = self.lock().remove(id);
         if let Some(session) = removed {
             self.close(&session);
@@ -432,6 +472,7 @@ impl Gateway {
             return if is_owner { Ok(session) } else { Err(Box::new(unknown_session())) };
         }
         match self.sealer.open(id) {
+            Some(ticket) if self.lock_ended().contains(ticket.number) => Err(Box::new(unknown_session())),
             Some(ticket) if *ticket.principal == *principal && *ticket.server == *server.name => {
                 let revision = revision_of(&ticket.params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
                 self.new_session(server, principal, &ticket.params, revision, Some(id.to_owned()))
@@ -450,25 +491,28 @@ impl Gateway {
     ) -> Result<Arc<Session>, Box<Answer>> {
         let revision = legacy_revision(headers).map_err(|refused| Box::new(refused_post(&refused)))?.to_owned();
         let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
-        if let Some(session) = self.lock().implicit(&key) {
+        // The table stays locked, so that requests at the same time get one session.
+        let mut sessions = self.lock();
+        if let Some(session) = sessions.implicit(&key) {
             return Ok(session);
         }
         let params = default_params(&key.revision);
         let (resumed, share) = (initialize_request(&params), ShareKey::of_handshake(&principal, &params));
         let session = self.open_client(server, principal, key.revision.clone(), None, resumed, share)?;
-        self.lock().insert_implicit(key, &session);
+        sessions.insert_implicit(key, &session);
         Ok(session)
     }
 
     fn modern_session(&self, server: &GatewayServer, principal: Arc<str>) -> Result<Arc<Session>, Box<Answer>> {
         let revision = "modern".to_owned();
         let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
-        if let Some(session) = self.lock().implicit(&key) {
+        let mut sessions = self.lock();
+        if let Some(session) = sessions.implicit(&key) {
             return Ok(session);
         }
         let share = ShareKey::Modern { principal: Arc::clone(&principal) };
         let session = self.open_client(server, principal, key.revision.clone(), None, None, share)?;
-        self.lock().insert_implicit(key, &session);
+        sessions.insert_implicit(key, &session);
         Ok(session)
     }
 
@@ -488,7 +532,7 @@ impl Gateway {
         let ticket = Ticket { principal: principal.to_string(), server: server.name.to_string(), number, params };
         let id = self.sealer.seal(&ticket);
         let session = self.open_client(server, principal, revision, id, None, share)?;
-        self.keep(&session);
+        self.keep(self.lock(), &session);
         Ok(session)
     }
 
@@ -510,8 +554,13 @@ impl Gateway {
             self.sealer.seal(&Ticket { principal, server, number, params: params.clone() })
         });
         let share = ShareKey::of_handshake(&principal, params);
+        // Requests that come at the same time after a restart get one session.
+        let sessions = self.lock();
+        if let Some(session) = id.as_deref().and_then(|id| sessions.get(id)) {
+            return Ok(session);
+        }
         let session = self.open_client(server, principal, revision, id, resumed, share)?;
-        self.keep(&session);
+        self.keep(sessions, &session);
         Ok(session)
     }
 
@@ -542,12 +591,10 @@ impl Gateway {
     }
 
     /// Keeps a new session. One that was idle for long makes room, if its principal has too many.
-    fn keep(&self, session: &Arc<Session>) {
-        let surplus = {
-            let mut sessions = self.lock();
-            sessions.insert(session);
-            sessions.take_surplus(session, self.access.sessions)
-        };
+    fn keep(&self, mut sessions: MutexGuard<'_, Sessions>, session: &Arc<Session>) {
+        sessions.insert(session);
+        let surplus = sessions.take_surplus(session, self.access.sessions);
+        drop(sessions);
         for session in surplus {
             self.close(&session);
         }
@@ -557,6 +604,14 @@ impl Gateway {
         self.hub.input(Input::ClientLost { client: session.client });
         self.hub.remove_client(session.client);
         self.servers.leave(session.upstream);
+    }
+
+    fn lock_params(&self) -> MutexGuard<'_, ParamHeaders> {
+        self.params.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_ended(&self) -> MutexGuard<'_, EndedSessions> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Sessions> {

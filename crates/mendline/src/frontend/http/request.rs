@@ -165,15 +165,18 @@ impl Posted {
     }
 }
 
-/// Checks that the headers of a modern request repeat its body.
+/// Checks that a modern request has what it needs, and that its headers repeat its body.
 fn check_modern(message: &Message, headers: &HeaderMap) -> Result<(), RefusedPost> {
-    let refuse = |code, why: String| {
+    let refuse_with = |status, code, why: String| {
         let id = message.id().map(<[u8]>::to_vec);
-        Err(RefusedPost { status: StatusCode::BAD_REQUEST, code, why, id })
+        Err(RefusedPost { status, code, why, id })
     };
+    let refuse = |code, why| refuse_with(StatusCode::BAD_REQUEST, code, why);
     if meta::protocol_version(message).is_none() {
-        let why = format!("_meta has no {}", meta::PROTOCOL_VERSION);
-        return refuse(code::INVALID_PARAMS, why);
+        return refuse(code::INVALID_PARAMS, format!("_meta has no {}", meta::PROTOCOL_VERSION));
+    }
+    if message.get(&["_meta", meta::CLIENT_CAPABILITIES]).is_none() {
+        return refuse(code::INVALID_PARAMS, format!("_meta has no {}", meta::CLIENT_CAPABILITIES));
     }
     let expected = headers::derive(message);
     for name in [headers::PROTOCOL_VERSION, headers::METHOD, headers::NAME] {
@@ -185,6 +188,11 @@ fn check_modern(message: &Message, headers: &HeaderMap) -> Result<(), RefusedPos
             (Some(_), None) => return refuse(code::HEADER_MISMATCH, format!("the header {name} is missing")),
             _ => return refuse(code::HEADER_MISMATCH, format!("the header {name} does not match the body")),
         }
+    }
+    if message.method() == Method::Initialize {
+        // The engine would take it for the handshake of the legacy era.
+        let why = "the revision of this request has no handshake; send requests without 'initialize'".to_owned();
+        return refuse_with(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, why);
     }
     Ok(())
 }
@@ -289,5 +297,18 @@ mod tests {
         }
         let bare = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
         assert_eq!(posted(bare, &[version]).unwrap_err().code, code::INVALID_PARAMS);
+    }
+
+    #[test]
+    fn modern_request_without_capabilities_or_with_handshake_is_refused() {
+        let (version, list) = (("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list"));
+        let meta = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{{meta}}}}}}}"#);
+        let refused = posted(&text, &[version, list]).unwrap_err();
+        assert_eq!((refused.status, refused.code), (StatusCode::BAD_REQUEST, code::INVALID_PARAMS));
+        let meta = format!(r#"{meta},"io.modelcontextprotocol/clientCapabilities":{{}}"#);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"_meta":{{{meta}}}}}}}"#);
+        let refused = posted(&text, &[version, ("mcp-method", "initialize")]).unwrap_err();
+        assert_eq!((refused.status, refused.code), (StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND));
     }
 }

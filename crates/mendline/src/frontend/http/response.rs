@@ -46,8 +46,13 @@ fn respond(status: StatusCode, kind: Option<&'static str>, body: ResponseBody) -
 
 /// Returns whether a body is a JSON-RPC error.
 pub(super) fn is_error(body: &ResponseBody) -> bool {
-    let ResponseBody::Text(Some(text)) = body else { return false };
-    Message::parse(text.clone()).is_ok_and(|message| message.kind() == Kind::Error)
+    single_message(body).is_some_and(|message| message.kind() == Kind::Error)
+}
+
+/// Returns the message of a body that is not a stream.
+pub(super) fn single_message(body: &ResponseBody) -> Option<Message> {
+    let ResponseBody::Text(Some(text)) = body else { return None };
+    Message::parse(text.clone()).ok()
 }
 
 /// A response with JSON.
