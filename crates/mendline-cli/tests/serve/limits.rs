@@ -71,7 +71,7 @@ fn l82_requests_in_flight_are_limited_per_principal() {
 }
 
 #[test]
-fn x93_connection_above_the_limit_is_answered_with_503() {
+fn connection_above_the_limit_is_answered_with_503() {
     let gateway = Gateway::configured(r#""access": { "limits": { "connections": 4 } }"#, "", &[]);
     let held: Vec<_> = (0..4).map(|_| TcpStream::connect(gateway.address).unwrap()).collect();
     let end = Instant::now() + SOON;

@@ -68,7 +68,7 @@ fn origins(settings: Settings<'_>, checker: &mut Checker<'_>) -> Vec<String> {
     let at = settings.own_span("mendline.access.origins").unwrap_or(0..0);
     for origin in origins {
         let host = origin.split_once("://").map(|(_, host)| host).filter(|host| !host.is_empty());
-        if !host.is_some_and(|host| !host.contains(['/', '?', '#', '@'])) {
+        if host.is_none_or(|host| host.contains(['/', '?', '#', '@'])) {
             let what = format!("{origin:?} is not an origin: a scheme, a host and a port");
             checker.report(Finding::error(at.clone(), what).help("for example \"http://localhost:6274\""));
         }
