@@ -180,7 +180,7 @@ fn writing_resumes_and_missing_lines_are_counted() {
         };
         let writer = Writer::new(
             &options,
-            vec!["files".to_owned(), "notes".to_owned()],
+            Names::new(vec!["files".to_owned(), "notes".to_owned()]),
             Redactor::default(),
             stderr.handle(),
             Work::new().1,
