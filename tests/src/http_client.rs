@@ -53,8 +53,8 @@ fn parse(text: &str) -> Option<Response> {
         Some(length) => length.parse() == Ok(body.len()),
         None => body.ends_with("0\r\n\r\n") || body.is_empty(),
     };
-    let events = body.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
-    let message = serde_json::from_str(events.last().unwrap_or(body)).unwrap_or_default();
+    let mut events = body.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
+    let message = serde_json::from_str(events.next_back().unwrap_or(body)).unwrap_or_default();
     is_complete.then(|| Response { status, session: header("mcp-session-id"), message })
 }
 

@@ -155,7 +155,7 @@ fn calls(port: u16, session: &str, client: usize, seen: &Seen) -> Vec<String> {
         });
         let before = seen.epoch.load(Ordering::SeqCst);
         let result = post(port, Some(session), &call);
-        let listened = before % 2 == 0 && seen.epoch.load(Ordering::SeqCst) == before;
+        let listened = before.is_multiple_of(2) && seen.epoch.load(Ordering::SeqCst) == before;
         match result {
             Ok(response) if response.status == 200 && response.message["id"] == number => {
                 let said = response.message["result"]["content"][0]["text"].as_str().unwrap_or_default();
