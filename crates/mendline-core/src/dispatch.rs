@@ -58,8 +58,19 @@ pub enum ClientEvent {
     Withdraw { link: LinkId, at: Span, message: Message, is_only: bool },
     /// A link is gone, and with it all server requests that came over it.
     LinkGone { link: LinkId },
-    /// A notification for this client; that of a subscription has its id at `at`.
-    Notice { message: Message, subscription: Option<(Key, Span)> },
+    /// A notification for this client.
+    Notice { message: Message, about: NoticeAbout },
+}
+
+/// What a notification is about, which decides about its stream.
+#[derive(Clone, Copy, Debug)]
+pub enum NoticeAbout {
+    /// The session.
+    Session,
+    /// This request of the client: it came with the response to it.
+    Request(Key),
+    /// This subscription, whose id is at the span.
+    Subscription(Key, Span),
 }
 
 /// The queues of commands and events.

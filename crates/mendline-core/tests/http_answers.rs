@@ -7,11 +7,13 @@ mod stage;
 use mendline_core::reason::{CutReason, RefusalReason};
 use std::time::Duration;
 
-use mendline_core::Input;
 use mendline_core::config::{Dialect, Startup};
 use mendline_core::port::{Content, ExchangeEnd, Reuse, Verb, Written};
+use mendline_core::{ClientId, ClientStreams, Input, StreamId};
+use mendline_wire::{Limits, Line, Received};
+use stage::NOTES;
 use stage::http::{
-    INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_without_session, outcome, over_sse,
+    INITIALIZE, SentRequest, Stage, call, complete_handshake, initialized_without_session, modern, outcome, over_sse,
 };
 
 /// Creates a stage with a server request whose response is in flight.
@@ -433,4 +435,26 @@ fn w04_server_cannot_forge_mendline_facts() {
     stage.body(seen.id, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, seen.json()["id"]));
     let answer = stage.client_reads().expect("an answer");
     assert_eq!((&answer["error"]["code"], &answer["error"]["data"]), (&(-31001).into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn log_message_in_a_response_goes_to_the_stream_of_its_request() {
+    let client = ClientId(9);
+    let mut stage = Stage::new(Dialect::Streamable);
+    let streams = ClientStreams::Many { resumed: None };
+    stage.input(Input::ClientOpened { client, upstream: NOTES, streams });
+    for stream in [1, 2] {
+        let text = modern(stream, "tools/call", r#""name":"read","arguments":{},"#);
+        let received = Received::from_line(Line::Text(text.into()), &Limits::default());
+        stage.input(Input::FromClient { client, stream: StreamId(stream), received });
+    }
+    let (first, second) = (stage.next_sent(), stage.next_sent());
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"half"}}"#;
+    stage.status(second.id, 200, Content::Events, None);
+    stage.event(second.id, None, log);
+    let mut read = |stream| {
+        let message = stage.engine.poll_stream(client, StreamId(stream), stage.now)?.message?;
+        Some(String::from_utf8(message.to_bytes().to_vec()).unwrap())
+    };
+    assert_eq!((read(2).as_deref(), read(1), read(0)), (Some(log), None, None), "{:?}", first.id);
 }

@@ -149,21 +149,14 @@ fn parser_knows_exactly_the_keys_of_the_schema() {
 /// A key without an effect is refused with its location and advice.
 #[test]
 fn u11_key_that_does_nothing_yet_is_an_error() {
-    for (server, top, key, instead) in
-        [("", r#""store": { "url": "redis://u:canary@x" }"#, "store", "it is for the gateway")]
-    {
-        let comma = if server.is_empty() { "" } else { ", " };
-        let text = format!(
-            r#"{{ "mendline": {{ {top} }}, "mcpServers": {{ "a": {{ "url": "https://x.test/"{comma}{server} }} }} }}"#
-        );
-        let ours = loaded("config.json", &text);
-        let [finding] = ours.findings.as_slice() else { panic!("{text}: {:?}", ours.findings) };
-        assert!(finding.is_error() && finding.what == format!("`{key}` is not supported yet"), "{finding:?}");
-        assert!(finding.help.as_deref().unwrap().contains(instead), "{finding:?}");
-        assert_eq!(&text[finding.at.clone().unwrap()], format!("\"{key}\""), "{text}");
-        let rendered = ours.render(&ours.findings, mendline_config::RenderStyle::Plain);
-        assert!(!rendered.contains("canary"), "{rendered}");
-    }
+    let text = r#"{ "mendline": { "store": { "url": "redis://u:canary@x" } }, "mcpServers": {} }"#;
+    let ours = loaded("config.json", text);
+    let [finding] = ours.findings.as_slice() else { panic!("{text}: {:?}", ours.findings) };
+    assert!(finding.is_error() && finding.what == "`store` is not supported yet", "{finding:?}");
+    assert!(finding.help.as_deref().unwrap().contains("it is for the gateway"), "{finding:?}");
+    assert_eq!(&text[finding.at.clone().unwrap()], "\"store\"", "{text}");
+    let rendered = ours.render(&ours.findings, mendline_config::RenderStyle::Plain);
+    assert!(!rendered.contains("canary"), "{rendered}");
 }
 
 /// In a file of a client, keys that the client handles are not errors.

@@ -13,7 +13,7 @@ use super::server_requests::ServerRequests;
 use super::streams::{Keep, Layout, Streams};
 use crate::cx::Cx;
 use crate::defaults;
-use crate::dispatch::{ClientEvent, UpstreamCommand};
+use crate::dispatch::{ClientEvent, NoticeAbout, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::own_tools::{Addition, OwnTools};
 use crate::policy::tool_filter::ToolFilter;
@@ -254,10 +254,19 @@ impl ClientSession {
                     self.notify(stream, Method::Cancelled, notification, cx);
                 }
             }
-            ClientEvent::Notice { message, subscription: None } => {
-                self.notify(StreamId::COMMON, message.method(), Spliced::whole(message.text().clone()), cx);
+            ClientEvent::Notice { message, about } => self.handle_notice(&message, about, cx),
+        }
+    }
+
+    fn handle_notice(&mut self, message: &Message, about: NoticeAbout, cx: &mut Cx<'_>) {
+        let whole = || Spliced::whole(message.text().clone());
+        match about {
+            NoticeAbout::Session => self.notify(StreamId::COMMON, message.method(), whole(), cx),
+            NoticeAbout::Request(request) => {
+                let stream = self.requests.get(request).map_or(StreamId::COMMON, |request| request.stream);
+                self.notify(stream, message.method(), whole(), cx);
             }
-            ClientEvent::Notice { message, subscription: Some((request, at)) } => {
+            NoticeAbout::Subscription(request, at) => {
                 match self.requests.get(request).map(|request| (request.stream, Patch::from(request.id.clone()))) {
                     Some((stream, id)) => {
                         self.notify(stream, message.method(), Spliced::new(message.text().clone(), [(at, id)]), cx);

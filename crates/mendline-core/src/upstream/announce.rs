@@ -14,7 +14,7 @@ use super::Upstream;
 use super::call::Owner;
 use super::clients::Level;
 use crate::cx::Cx;
-use crate::dispatch::ClientEvent;
+use crate::dispatch::{ClientEvent, NoticeAbout};
 use crate::event::LinkState;
 
 /// The last announcement.
@@ -108,7 +108,10 @@ impl Upstream {
         let Ok(message) = Message::parse(Bytes::from(notice.to_string())) else { return };
         for client in self.clients.ids() {
             if Level::named(level) >= self.clients.level_of(client).or(Some(Level::WARNING)) {
-                cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
+                cx.send_to_client(
+                    client,
+                    ClientEvent::Notice { message: message.clone(), about: NoticeAbout::Session },
+                );
             }
         }
     }

@@ -15,7 +15,7 @@ use super::Upstream;
 use super::call::{Call, Owner, State};
 use super::internal::InternalRequest;
 use crate::cx::Cx;
-use crate::dispatch::{ClientEvent, UpstreamCommand};
+use crate::dispatch::{ClientEvent, NoticeAbout, UpstreamCommand};
 use crate::event::{Dropped, Event};
 use crate::evidence::Outcome;
 use crate::port::{ClientId, LinkId};
@@ -148,7 +148,7 @@ impl Clients {
     }
 
     /// The clients that asked for this notification.
-    fn recipients(&self, notice: &Message) -> Vec<ClientId> {
+    pub(super) fn recipients(&self, notice: &Message) -> Vec<ClientId> {
         if !self.are_several() {
             return self.ids();
         }
@@ -179,7 +179,7 @@ impl Upstream {
             self.drop_message(notice.method(), Dropped::Undeliverable, cx);
         }
         for client in recipients {
-            cx.send_to_client(client, ClientEvent::Notice { message: notice.clone(), subscription: None });
+            cx.send_to_client(client, ClientEvent::Notice { message: notice.clone(), about: NoticeAbout::Session });
         }
     }
 

@@ -15,7 +15,7 @@ use super::internal::InternalRequest;
 use super::link::EndedBy;
 use crate::cx::Cx;
 use crate::defaults;
-use crate::dispatch::ClientEvent;
+use crate::dispatch::{ClientEvent, NoticeAbout};
 use crate::event::{Answered, Dropped, Event};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
@@ -67,6 +67,7 @@ impl Upstream {
                     Method::ToolsListChanged | Method::PromptsListChanged | Method::ResourcesListChanged => {
                         self.list_change_reported(message, cx);
                     }
+                    Method::MessageNotice => self.handle_log_message(call, message, cx),
                     _ => self.handle_notice(message, cx),
                 }
             }
@@ -330,6 +331,18 @@ impl Upstream {
         self.withdraw_server_request(link, at, &message, cx);
     }
 
+    /// Passes a log message on. One that came with the response to a call belongs to that call: its client gets it, on
+    /// the stream of the call, if it wants messages of this level.
+    fn handle_log_message(&mut self, call: Option<Key>, message: Message, cx: &mut Cx<'_>) {
+        let owner = call.and_then(|key| self.calls.get(key)).map(|call| call.owner);
+        match owner {
+            Some(Owner::Client { client, request }) if self.clients.recipients(&message).contains(&client) => {
+                cx.send_to_client(client, ClientEvent::Notice { message, about: NoticeAbout::Request(request) });
+            }
+            _ => self.handle_notice(message, cx),
+        }
+    }
+
     pub(super) fn handle_notice(&mut self, message: Message, cx: &mut Cx<'_>) {
         if let Some(at) = meta::subscription_id(&message) {
             let key = Id::from_raw(message.slice(at)).as_u64().map(Key::from_number);
@@ -346,7 +359,10 @@ impl Upstream {
             }
             match key.and_then(|key| self.calls.get(key)).map(|call| call.owner) {
                 Some(Owner::Client { client, request }) => {
-                    cx.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
+                    cx.send_to_client(
+                        client,
+                        ClientEvent::Notice { message, about: NoticeAbout::Subscription(request, at) },
+                    );
                 }
                 _ => self.drop_message(message.method(), Dropped::Late, cx),
             }

@@ -23,7 +23,7 @@ use super::call::{Call, Owner};
 use super::internal::InternalRequest;
 use super::list_sync::{Comparison, PageRead};
 use crate::cx::Cx;
-use crate::dispatch::ClientEvent;
+use crate::dispatch::{ClientEvent, NoticeAbout};
 use crate::event::Event;
 use crate::port::ClientId;
 use crate::request::{ClientRequest, ListKind};
@@ -161,7 +161,7 @@ impl Upstream {
             return;
         };
         for client in self.clients.ids().into_iter().filter(|client| *client != reader) {
-            cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), subscription: None });
+            cx.send_to_client(client, ClientEvent::Notice { message: message.clone(), about: NoticeAbout::Session });
         }
     }
 
@@ -233,6 +233,6 @@ fn send_to_subscription(client: ClientId, request: Key, notice: &serde_json::Val
     if let Ok(message) = Message::parse(Bytes::from(notice.to_string()))
         && let Some(at) = meta::subscription_id(&message)
     {
-        cx.send_to_client(client, ClientEvent::Notice { message, subscription: Some((request, at)) });
+        cx.send_to_client(client, ClientEvent::Notice { message, about: NoticeAbout::Subscription(request, at) });
     }
 }
