@@ -308,7 +308,6 @@ mod tests {
             ("env=A", "for example `env.NAME`"),
             ("args=-y", "write it as JSON, for example 'args=[\"one\", \"two\"]'"),
             ("args=[\"-y\"", "is not JSON"),
-            ("sharing=all", "one of shared, perClient"),
             ("timeouts.call", "written as KEY=VALUE"),
         ] {
             let error = Assignment::parse(line).unwrap_err().to_string();

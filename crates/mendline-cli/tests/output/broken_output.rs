@@ -60,7 +60,7 @@ fn lines() -> Vec<CommandLine> {
         line(&["run", "--help"], 0, Out),
         line(&["run"], 2, Err),
         line(&["run", "nosuch"], 3, Err),
-        line(&["serve", "--listen", "192.0.2.1:7337", "demo"], 2, Err),
+        line(&["serve", "--listen", "192.0.2.1:7337", "demo"], 1, Err),
         line(&["serve", "nosuch"], 3, Err),
         line(&["login", "demo"], 2, Err),
         line(&["login", "nosuch"], 3, Err),
