@@ -58,7 +58,7 @@ pub(crate) const ENVIRONMENT: [(&str, &str); 12] = [
         "MENDLINE_LOG_FILES",
         "level of its log files for `mendline logs`, if --log-file-level is not given: the same words",
     ),
-    ("MENDLINE_STATS", "off: `mendline run` counts nothing for `mendline stats`"),
+    ("MENDLINE_STATS", "off: `mendline run` and `mendline serve` count nothing for `mendline stats`"),
     (
         "MENDLINE_RUNTIME_DIR",
         "directory of the sockets of running processes; else mendline in $XDG_RUNTIME_DIR or /run/user/UID, else one for you in /tmp",

@@ -139,9 +139,8 @@ impl Bridge {
         let (redactor, log_handle, limits) = (log.redactor(), log.handle(), plan.limits.clone());
         let through_the_network = plan.upstream.transport != Transport::Child;
         let state = state_directory(|name| std::env::var_os(name));
-        let is_counted = std::env::var_os(STATS_VARIABLE).is_none_or(|value| value != "off");
         let name = plan.upstream.name.clone();
-        let stats = state.clone().filter(|_| is_counted).map(|state| StatsObserver::new(&state, vec![name]));
+        let state_of_stats = state.clone().filter(|_| is_counted());
         let state = state.filter(|_| plan.upstream.catalogue.cache);
         let list_cache = state.and_then(|state| CatalogueFile::open(&state, plan.identity(), log.handle()));
 
@@ -150,6 +149,7 @@ impl Bridge {
         if let Some(list_cache) = list_cache {
             builder.list_cache(server.id, list_cache.hiding(redactor.clone()));
         }
+        let stats = state_of_stats.map(|state| StatsObserver::new(&state, [(server.id, name)]));
         builder.control_socket(ControlSocket {
             directories: runtime_dir::candidates(|name| std::env::var_os(name)),
             configuration: entry.as_ref().map(|named| named.file.found.path.display().to_string()),
@@ -174,6 +174,11 @@ impl Bridge {
         mendline_oauth::finish_renewals(RENEWAL_TIMEOUT).await;
         ended
     }
+}
+
+/// Returns whether recoveries are counted.
+pub(crate) fn is_counted() -> bool {
+    std::env::var_os(STATS_VARIABLE).is_none_or(|value| value != "off")
 }
 
 /// Returns the person at this desktop, whose browser a login may open.

@@ -17,6 +17,7 @@ use mendline::frontend::http::{Audit, Gateway, Hub, Listener, Sealer, ServerPool
 use mendline::observe::log::{Log, LogLevel};
 use mendline::os::activation;
 use mendline::state::state_directory;
+use mendline::stats::StatsObserver;
 use mendline_config::{ConfigFile, Loaded, LogSettings, Watch};
 use tokio::task::AbortHandle;
 
@@ -26,7 +27,7 @@ use crate::external_inputs::{self, BeforeStop, WatchedFile};
 use crate::gateway_access::{self, GatewayAccess};
 use crate::named::{Refusal, entry, locate, log_findings, read, refuse_obstacles, resolve};
 use crate::plan::Plan;
-use crate::run::{RENEWAL_TIMEOUT, log_level_or_default};
+use crate::run::{RENEWAL_TIMEOUT, is_counted, log_level_or_default};
 
 /// The interval in which unused processes are looked for.
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -192,15 +193,14 @@ impl Prepared {
         let address = listener.address()?;
         let (hub, frontend) = Hub::new();
         builder.multi_frontend(Box::new(frontend));
+        let names = || servers.iter().map(|server| (server.handle.id, server.plan.upstream.name.clone()));
         let audit = match state.as_ref().filter(|_| access.audit) {
-            Some(state) => {
-                let names = servers.iter().map(|server| (server.handle.id, server.plan.upstream.name.clone()));
-                Some(Audit::open(state, hub.clone(), names)?)
-            }
+            Some(state) => Some(Audit::open(state, hub.clone(), names())?),
             None => None,
         };
+        let stats = state.as_ref().filter(|_| is_counted()).map(|state| StatsObserver::new(state, names()));
         let inputs = builder.inputs();
-        let mut running = builder.observer(log).observer(audit).start::<ChannelFrontend>([]);
+        let mut running = builder.observer(log).observer(audit).observer(stats).start::<ChannelFrontend>([]);
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }

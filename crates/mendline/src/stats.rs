@@ -5,7 +5,8 @@
 //!   notes.json                        0600: counts of one server, by the hour
 //! ```
 //! The [`StatsObserver`] folds the events of a process ([`RecoveryFold`]) and hands the counts to a thread, which adds
-//! them to the file. All processes with a server of that name add to the same file, under a lock. The file has a limit:
+//! them to the file. All processes with a server of that name, and all its upstreams in a gateway, add to the same file,
+//! under a lock. The file has a limit:
 //! one set of counts per hour, for [`KEPT_DAYS`] days. If the disk is full, slow or gone, the counts wait in memory until
 //! the file can be written; nothing else is affected.
 
@@ -42,17 +43,24 @@ const STACK_BYTES: usize = 256 * 1024;
 /// Counts by the hour since 1970.
 type Hours = BTreeMap<u64, Recoveries>;
 
+/// Counts by the name of the server.
+type Counts = BTreeMap<Arc<str>, Hours>;
+
 /// The observer of one process.
 pub struct StatsObserver {
-    servers: Vec<ServerFold>,
+    upstreams: BTreeMap<UpstreamId, UpstreamFold>,
     shared: Arc<Shared>,
     /// The thread, once it is started.
     work: Option<Work>,
     writer: Option<Writer>,
 }
 
-/// The fold of one server.
-struct ServerFold {
+/// The fold of one upstream.
+struct UpstreamFold {
+    /// The name of its server.
+    server: Arc<str>,
+    /// The server has another upstream, which counts the renewals of the common credential.
+    is_further: bool,
     fold: RecoveryFold,
     /// Healthy calls that were not handed over yet.
     answered: u64,
@@ -68,29 +76,25 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Counts that are not written yet, by server.
-    pending: Vec<Hours>,
+    /// Counts that are not written yet.
+    pending: Counts,
     is_over: bool,
 }
 
 impl StatsObserver {
-    /// Creates the observer of these servers. Nothing is written before something is recovered.
-    pub fn new(state_directory: &Path, names: Vec<String>) -> StatsObserver {
-        let servers = names.iter().map(|_| ServerFold::new()).collect();
-        let shared = Arc::new(Shared::default());
-        shared.lock().pending = names.iter().map(|_| Hours::new()).collect();
-        let writer = Writer { folder: state_directory.join(FOLDER), names };
-        StatsObserver { servers, shared, work: None, writer: Some(writer) }
+    /// Creates the observer. `servers` are the upstreams of the start, with the names of their servers; upstreams that are
+    /// added later are counted, too. Nothing is written before something is recovered.
+    pub fn new(state_directory: &Path, servers: impl IntoIterator<Item = (UpstreamId, String)>) -> StatsObserver {
+        let fold = |(upstream, name): (UpstreamId, String)| (upstream, UpstreamFold::new(&name, false));
+        let upstreams = servers.into_iter().map(fold).collect();
+        let writer = Writer { folder: state_directory.join(FOLDER) };
+        StatsObserver { upstreams, shared: Arc::new(Shared::default()), work: None, writer: Some(writer) }
     }
 
     /// Hands counts over to the thread, which is started with the first ones.
-    fn hand_over(&mut self, server: usize, added: Recoveries, at: At) {
+    fn hand_over(&mut self, server: Arc<str>, added: Recoveries, at: At) {
         let hour = at.unix_micros / 3_600_000_000;
-        let mut state = self.shared.lock();
-        if let Some(pending) = state.pending.get_mut(server) {
-            *pending.entry(hour).or_default() += added;
-        }
-        drop(state);
+        *self.shared.lock().pending.entry(server).or_default().entry(hour).or_default() += added;
         if !added.is_any() && self.work.is_none() {
             // A process in which nothing is ever recovered writes once, at its end.
             return;
@@ -101,11 +105,20 @@ impl StatsObserver {
 
     /// Counts the time away of servers that are away when the process ends.
     fn count_away(&mut self, at: At) {
-        for index in 0..self.servers.len() {
-            let away = self.servers[index].fold.count_away(at.moment);
-            if !away.is_zero() {
-                self.hand_over(index, Recoveries { away, ..Recoveries::default() }, at);
-            }
+        let upstreams = self.upstreams.values_mut();
+        let counted: Vec<_> = upstreams.map(|it| (Arc::clone(&it.server), it.fold.count_away(at.moment))).collect();
+        for (server, away) in counted.into_iter().filter(|(_, away)| !away.is_zero()) {
+            self.hand_over(server, Recoveries { away, ..Recoveries::default() }, at);
+        }
+    }
+
+    /// Forgets an upstream that was removed, and counts what was not handed over yet.
+    fn remove(&mut self, upstream: UpstreamId, at: At) {
+        let Some(mut removed) = self.upstreams.remove(&upstream) else { return };
+        let away = removed.fold.count_away(at.moment);
+        let added = Recoveries { away, answered: removed.answered, ..Recoveries::default() };
+        if added != Recoveries::default() {
+            self.hand_over(removed.server, added, at);
         }
     }
 
@@ -124,18 +137,26 @@ impl StatsObserver {
 
 impl Observer for StatsObserver {
     fn on_event(&mut self, event: &Event, at: At) {
-        if let Event::Stopping { .. } | Event::Stopped = event {
-            return self.count_away(at);
+        match event {
+            Event::Stopping { .. } | Event::Stopped => return self.count_away(at),
+            Event::UpstreamAdded { upstream, name, like } => {
+                self.upstreams.insert(*upstream, UpstreamFold::new(name, like.is_some()));
+            }
+            Event::UpstreamRemoved { upstream } => return self.remove(*upstream, at),
+            _ => {}
         }
-        let Some(index) = event.upstream().map(|UpstreamId(id)| usize::from(id)) else { return };
-        let Some(server) = self.servers.get_mut(index) else { return };
-        server.last = at;
-        let mut added = server.fold.apply(event, at.moment);
-        server.answered += added.answered;
+        let Some(upstream) = event.upstream().and_then(|id| self.upstreams.get_mut(&id)) else { return };
+        upstream.last = at;
+        let mut added = upstream.fold.apply(event, at.moment);
+        upstream.answered += added.answered;
         added.answered = 0;
-        if added.is_any() || server.answered >= CALLS_AT_ONCE {
-            added.answered = std::mem::take(&mut server.answered);
-            self.hand_over(index, added, at);
+        if upstream.is_further {
+            added.renewals = 0;
+        }
+        if added.is_any() || upstream.answered >= CALLS_AT_ONCE {
+            added.answered = std::mem::take(&mut upstream.answered);
+            let server = Arc::clone(&upstream.server);
+            self.hand_over(server, added, at);
         }
     }
 
@@ -144,14 +165,11 @@ impl Observer for StatsObserver {
 
 impl Drop for StatsObserver {
     fn drop(&mut self) {
-        for index in 0..self.servers.len() {
-            let server = &mut self.servers[index];
-            let (answered, last) = (std::mem::take(&mut server.answered), server.last);
-            if answered > 0 {
-                self.hand_over(index, Recoveries { answered, ..Recoveries::default() }, last);
-            }
+        for upstream in std::mem::take(&mut self.upstreams).into_values().filter(|it| it.answered > 0) {
+            let added = Recoveries { answered: upstream.answered, ..Recoveries::default() };
+            self.hand_over(upstream.server, added, upstream.last);
         }
-        let has_counts = self.shared.lock().pending.iter().any(|hours| !hours.is_empty());
+        let has_counts = self.shared.lock().pending.values().any(|hours| !hours.is_empty());
         if has_counts {
             self.start();
         }
@@ -163,9 +181,11 @@ impl Drop for StatsObserver {
     }
 }
 
-impl ServerFold {
-    fn new() -> ServerFold {
-        ServerFold {
+impl UpstreamFold {
+    fn new(server: &str, is_further: bool) -> UpstreamFold {
+        UpstreamFold {
+            server: Arc::from(server),
+            is_further,
             fold: RecoveryFold::default(),
             answered: 0,
             last: At { moment: Default::default(), unix_micros: 0 },
@@ -181,19 +201,20 @@ impl Shared {
     fn serve(&self, writer: &Writer, worker: &Worker) {
         loop {
             let state = self.lock();
-            let is_idle = |state: &mut State| !state.is_over && state.pending.iter().all(BTreeMap::is_empty);
+            let is_idle = |state: &mut State| !state.is_over && state.pending.values().all(BTreeMap::is_empty);
             let state = self.changed.wait_while(state, is_idle).unwrap_or_else(PoisonError::into_inner);
             let mut state = self.pause(state, WRITE_DELAY);
             let is_over = state.is_over;
-            let taken: Vec<Hours> = state.pending.iter_mut().map(std::mem::take).collect();
+            let taken = std::mem::take(&mut state.pending);
             drop(state);
             let left = worker.risk(|| writer.write(taken));
             if is_over {
                 return;
             }
-            if left.iter().any(|hours| !hours.is_empty()) {
+            if !left.is_empty() {
                 let mut state = self.lock();
-                for (pending, left) in state.pending.iter_mut().zip(left) {
+                for (server, left) in left {
+                    let pending = state.pending.entry(server).or_default();
                     left.into_iter().for_each(|(hour, counts)| *pending.entry(hour).or_default() += counts);
                     file::forget_old(pending);
                 }
@@ -209,21 +230,16 @@ impl Shared {
     }
 }
 
-/// The files of the servers of this process.
+/// The files of the servers.
 struct Writer {
     folder: std::path::PathBuf,
-    names: Vec<String>,
 }
 
 impl Writer {
     /// Adds the counts to the files. Returns those that could not be written.
-    fn write(&self, counts: Vec<Hours>) -> Vec<Hours> {
-        let write =
-            |(name, hours): (&String, Hours)| match hours.is_empty() || file::add(&self.folder, name, &hours).is_ok() {
-                true => Hours::new(),
-                false => hours,
-            };
-        self.names.iter().zip(counts).map(write).collect()
+    fn write(&self, mut counts: Counts) -> Counts {
+        counts.retain(|name, hours| !hours.is_empty() && file::add(&self.folder, name, hours).is_err());
+        counts
     }
 }
 
@@ -240,6 +256,10 @@ mod tests {
     use super::*;
 
     const UPSTREAM: UpstreamId = UpstreamId(0);
+
+    fn notes() -> [(UpstreamId, String); 1] {
+        [(UPSTREAM, "notes".to_owned())]
+    }
 
     fn moved(from: LinkState, to: LinkState) -> Event {
         let over = (to == LinkState::Up).then_some(Over::Child(7));
@@ -281,7 +301,7 @@ mod tests {
         thread::scope(|scope| {
             for losses in 1..=6 {
                 let path = folder.path();
-                scope.spawn(move || play(&mut StatsObserver::new(path, vec!["notes".to_owned()]), losses));
+                scope.spawn(move || play(&mut StatsObserver::new(path, notes()), losses));
             }
         });
         let all = total(folder.path());
@@ -292,7 +312,7 @@ mod tests {
     #[test]
     fn healthy_process_without_calls_writes_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        play(&mut StatsObserver::new(folder.path(), vec!["notes".to_owned()]), 0);
+        play(&mut StatsObserver::new(folder.path(), notes()), 0);
         assert!(!folder.path().join(FOLDER).exists());
     }
 
@@ -301,12 +321,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // A file in the place of the directory: nothing can be written below it.
         std::fs::write(folder.path().join(FOLDER), "").unwrap();
-        let mut observer = StatsObserver::new(folder.path(), vec!["notes".to_owned()]);
+        let mut observer = StatsObserver::new(folder.path(), notes());
         play(&mut observer, 2);
-        let writer = Writer { folder: folder.path().join(FOLDER), names: vec!["notes".to_owned()] };
+        let writer = Writer { folder: folder.path().join(FOLDER) };
         let counts = Recoveries { restarts: 1, ..Recoveries::default() };
-        let left = writer.write(vec![Hours::from([(this_hour(), counts)])]);
-        assert_eq!(left[0][&this_hour()], counts);
+        let left = writer.write(Counts::from([(Arc::from("notes"), Hours::from([(this_hour(), counts)]))]));
+        assert_eq!(left["notes"][&this_hour()], counts);
         std::fs::remove_file(folder.path().join(FOLDER)).unwrap();
         drop(observer);
         assert_eq!(total(folder.path()).restarts, 2, "they are written when the disk is back");

@@ -12,6 +12,7 @@ mod reload;
 mod sessions;
 mod sharing;
 mod sse;
+mod statistics;
 mod streams;
 mod tokens;
 mod tools;
