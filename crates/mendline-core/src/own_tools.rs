@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::config::UpstreamConfig;
 use crate::event::{LinkState, Over};
 use crate::policy::breaker::BreakerState;
-use crate::request::{ClientRequest, ListKind, Op};
+use crate::request::{ClientRequest, Era, ListKind, Op};
 use crate::status::UpstreamStatus;
 
 /// The name of the tool.
@@ -26,6 +26,9 @@ pub const RESOURCE: &str = "mendline://status";
 const TOOL_ENTRY: &str = r#"{"name":"mendline_status","title":"Mendline status","description":"Returns the state of this MCP server as Mendline, the proxy before it, sees it: whether it is available, since when it had problems, and what to do about them. Call it when tools of this server fail or are missing.","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"openWorldHint":false}}"#;
 const RESOURCE_ENTRY: &str = r#"{"uri":"mendline://status","name":"mendline_status","title":"Mendline status","description":"The state of this MCP server as Mendline sees it.","mimeType":"text/plain"}"#;
 
+/// The members that a list of the modern era must have. The server may get tools with a new version, so it is not fresh.
+const CACHED: &str = r#""resultType":"complete","ttlMs":0,"cacheScope":"private""#;
+
 /// What one client knows about the names.
 #[derive(Debug, Default)]
 pub struct OwnTools {
@@ -33,6 +36,8 @@ pub struct OwnTools {
     is_tool_taken: bool,
     /// The server has a resource of that URI.
     is_resource_taken: bool,
+    /// The era of the last request for a list. All requests of a client have the same.
+    era: Option<Era>,
 }
 
 /// The change of an answer.
@@ -60,6 +65,9 @@ impl OwnTools {
 
     /// Begins a list anew, if this is its first page.
     pub fn note_request(&mut self, request: &ClientRequest) {
+        if let Op::List(_) = request.op {
+            self.era = Some(request.era);
+        }
         let is_first = || matches!(request.message.get(&["cursor"]), None | Some(b"null"));
         match request.op {
             Op::List(ListKind::Tools) if is_first() => self.is_tool_taken = false,
@@ -70,11 +78,14 @@ impl OwnTools {
 
     /// Returns the change of an answer to this method.
     pub fn addition(&mut self, method: Method, answer: &Message) -> Addition {
+        let is_modern = self.era == Some(Era::Modern);
         match Op::of(method) {
             Op::Initialize | Op::Discover => match capabilities(answer) {
                 Some((at, patch)) => Addition::Insert(at, patch),
                 None => Addition::None,
             },
+            Op::List(ListKind::Tools) if is_unknown(answer) => instead("tools", TOOL_ENTRY, is_modern),
+            Op::List(ListKind::Resources) if is_unknown(answer) => instead("resources", RESOURCE_ENTRY, is_modern),
             Op::List(ListKind::Tools) => list(answer, ("tools", "name", TOOL), TOOL_ENTRY, &mut self.is_tool_taken),
             Op::List(ListKind::Resources) => {
                 list(answer, ("resources", "uri", RESOURCE), RESOURCE_ENTRY, &mut self.is_resource_taken)
@@ -93,14 +104,23 @@ fn has(page: &Message, list: &str, key: &str, name: &str) -> bool {
     page.elements(&[list]).any(|entry| entry.get_str(&[key]).as_deref() == Some(name))
 }
 
+/// Returns whether the server does not know the method, as a server without tools or resources. Any other error is that
+/// of the server.
+fn is_unknown(answer: &Message) -> bool {
+    answer.kind() == Kind::Error && answer.get(&["code"]) == Some(code::METHOD_NOT_FOUND.to_string().as_bytes())
+}
+
+/// Returns the list of a server that has none.
+fn instead(member: &str, entry: &str, is_modern: bool) -> Addition {
+    let cached = if is_modern { format!(",{CACHED}") } else { String::new() };
+    let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{member}":[{entry}]{cached}}}}}"#);
+    Message::parse(Bytes::from(text)).map_or(Addition::None, Addition::Instead)
+}
+
 /// Adds an entry to the last page of a list.
 fn list(page: &Message, (member, key, name): (&str, &str, &str), entry: &str, is_taken: &mut bool) -> Addition {
     if page.kind() == Kind::Error {
-        // A server without tools does not know the method. Any other error is that of the server.
-        let is_unknown = page.get(&["code"]) == Some(code::METHOD_NOT_FOUND.to_string().as_bytes());
-        let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"{member}":[{entry}]}}}}"#);
-        let result = Message::parse(Bytes::from(text)).ok().filter(|_| is_unknown);
-        return result.map_or(Addition::None, Addition::Instead);
+        return Addition::None;
     }
     let was_taken = *is_taken;
     *is_taken |= has(page, member, key, name);
@@ -144,6 +164,9 @@ pub fn answer(request: &ClientRequest, text: &str) -> Option<Message> {
     };
     if request.is_modern() {
         result["resultType"] = json!("complete");
+        if request.op == Op::Read {
+            (result["ttlMs"], result["cacheScope"]) = (json!(0), json!("private"));
+        }
     }
     let text = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#);
     Message::parse(Bytes::from(text)).ok()
@@ -295,6 +318,31 @@ mod tests {
         assert!(has_tool(&list));
         let other = message(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}"#);
         assert!(matches!(own.addition(Method::ToolsList, &other), Addition::None));
+    }
+
+    #[test]
+    fn list_in_place_of_an_error_has_the_members_of_its_era() {
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
+        let unknown = message(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#);
+        for (params, expected) in [(meta, [json!("complete"), json!(0), json!("private")]), ("", Default::default())] {
+            for (name, method) in [("tools/list", Method::ToolsList), ("resources/list", Method::ResourcesList)] {
+                let mut own = OwnTools::default();
+                let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{name}","params":{{{params}}}}}"#);
+                own.note_request(&ClientRequest::new(message(&text)));
+                let Addition::Instead(list) = own.addition(method, &unknown) else { panic!("no list") };
+                let value: serde_json::Value = serde_json::from_slice(list.text()).unwrap();
+                let members = ["resultType", "ttlMs", "cacheScope"].map(|key| value["result"][key].clone());
+                assert_eq!(members, expected, "{name}: {value}");
+            }
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{{"uri":"{RESOURCE}"{}{params}}}}}"#,
+                if params.is_empty() { "" } else { "," }
+            );
+            let read = answer(&ClientRequest::new(message(&text)), "ok").unwrap();
+            let value: serde_json::Value = serde_json::from_slice(read.text()).unwrap();
+            let members = ["resultType", "ttlMs", "cacheScope"].map(|key| value["result"][key].clone());
+            assert_eq!(members, expected, "{value}");
+        }
     }
 
     #[test]
