@@ -58,8 +58,12 @@ pub(crate) fn run(options: &RemoveOptions) -> ExitCode {
 
 fn remove(options: &RemoveOptions) -> Result<u8, Refusal> {
     let file = own_file(options.config.as_deref())?;
-    let mut names: Vec<&String> = options.names.iter().collect();
-    names.dedup();
+    let mut names: Vec<&String> = Vec::new();
+    for name in &options.names {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let mut clients = Vec::new();
     for name in &names {
         clients.extend(ClientTarget::find(&options.client, name, &file)?);

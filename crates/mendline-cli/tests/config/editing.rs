@@ -57,6 +57,20 @@ fn edits_keep_comments_and_order() {
 }
 
 #[test]
+fn repeated_name_is_removed_once() {
+    let stage = Stage::with(&file(&json!({ "a": demo(), "b": demo(), "c": demo() })));
+    let (code, printed) = stage.output(&["remove", "a", "b", "a"]);
+    assert_eq!(
+        (code, printed.matches("Removed a").count(), printed.matches("Removed b").count()),
+        (0, 1, 1),
+        "{printed}"
+    );
+    let (_, printed) = stage.output(&["list", "--json"]);
+    let all: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(all["servers"].as_array().unwrap().len(), 1, "{printed}");
+}
+
+#[test]
 fn dry_run_shows_the_difference_and_writes_nothing() {
     let before = file(&json!({ "a": demo() }));
     let stage = Stage::with(&before);
