@@ -28,6 +28,8 @@ struct Overview {
     own_error: Option<String>,
     /// Clients with servers: title, all servers, those that go through Mendline.
     clients: Vec<(String, usize, usize)>,
+    /// Servers of clients that `mendline wrap` would route through Mendline.
+    wrappable: usize,
 }
 
 /// Prints the state and the next step.
@@ -67,6 +69,7 @@ impl Overview {
             overview.clients[position].1 += 1;
             overview.clients[position].2 += usize::from(is_wrapped);
         }
+        overview.wrappable = files.files().iter().map(|file| file.wrappable().len()).sum();
         overview
     }
 
@@ -119,7 +122,7 @@ impl Overview {
         if let Some(name) = self.unhealthy.first() {
             step(&format!("doctor {}", one_line(name)), "finds out what is wrong, and what to do about it");
         }
-        if all > wrapped {
+        if self.wrappable > 0 {
             step("wrap", "routes the servers of your clients through Mendline, after showing the changes");
         }
         if self.running > 0 || wrapped > 0 {
@@ -153,8 +156,10 @@ mod tests {
         let cursor = |all, wrapped| vec![("Cursor".to_owned(), all, wrapped)];
         let nothing = Overview::default();
         assert_eq!(first_step(&nothing), "mendline demo");
-        let unwrapped = Overview { clients: cursor(3, 0), ..Overview::default() };
+        let unwrapped = Overview { clients: cursor(3, 0), wrappable: 2, ..Overview::default() };
         assert_eq!(first_step(&unwrapped), "mendline wrap");
+        let left = Overview { clients: cursor(3, 2), ..Overview::default() };
+        assert_eq!(first_step(&left), "mendline status", "wrap would change nothing");
         let wrapped = Overview { clients: cursor(3, 3), ..Overview::default() };
         assert_eq!(first_step(&wrapped), "mendline status");
         let unhealthy = vec!["notes".to_owned()];
@@ -169,7 +174,7 @@ mod tests {
     #[test]
     fn page_shows_state_and_steps() {
         let clients = vec![("Cursor".to_owned(), 3, 2), ("Codex".to_owned(), 1, 0)];
-        let page = Overview { running: 2, clients, ..Overview::default() }.page();
+        let page = Overview { running: 2, clients, wrappable: 2, ..Overview::default() }.page();
         for part in [
             "2 servers, all healthy",
             "Cursor: 3 servers, 2 through Mendline",

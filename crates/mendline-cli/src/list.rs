@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::cli::USAGE;
 use crate::named::{Refusal, locate, read};
-use crate::names::ClientFiles;
+use crate::names::{ClientFile, ClientFiles};
 use crate::output;
 use crate::plan::Plan;
 use crate::style::Style;
@@ -71,6 +71,9 @@ struct Row {
     error: Option<String>,
     /// True if a process runs a server of this name.
     runs: bool,
+    /// True if `mendline wrap` would route it through Mendline.
+    #[serde(skip)]
+    is_wrappable: bool,
 }
 
 /// Runs `mendline list`.
@@ -119,6 +122,8 @@ fn rows(options: &ListOptions) -> Result<Vec<Row>, Refusal> {
     }
     if options.config.is_none() {
         let files = ClientFiles::of_user();
+        let wrappable: Vec<Vec<String>> = files.files().iter().map(ClientFile::wrappable).collect();
+        let of_file = |file: &ClientFile| files.files().iter().position(|it| std::ptr::eq(it, file));
         for entry in files.entries() {
             let location = &entry.file.location;
             let is_wrapped = entry.server.is_some_and(|server| matches!(server.endpoint, Endpoint::Wrapped { .. }));
@@ -129,7 +134,9 @@ fn rows(options: &ListOptions) -> Result<Vec<Row>, Refusal> {
                 (row.error, row.target) = (None, Some(format!("mendline run {}", one_line(name))));
                 row.runs = runs(name);
             }
-            rows.push(Row { client: Some(location.client.word()), is_wrapped, ..row });
+            let wrappable = of_file(entry.file).map(|at| &wrappable[at]);
+            let is_wrappable = wrappable.is_some_and(|names| names.iter().any(|name| name == entry.name));
+            rows.push(Row { client: Some(location.client.word()), is_wrapped, is_wrappable, ..row });
         }
         for (name, target, _) in &running {
             if !rows.iter().any(|row| row.runs && (row.name == *name || row.name.ends_with(&format!("/{name}")))) {
@@ -160,6 +167,7 @@ fn row(id: &str, name: &str, loaded: &Loaded, runs: &dyn Fn(&str) -> bool) -> Ro
         is_disabled: server.is_some_and(|server: &Server| server.is_disabled),
         error,
         runs: runs(server.map_or(name, |server| &server.policies.name)),
+        is_wrappable: false,
     }
 }
 
@@ -175,6 +183,7 @@ impl Row {
             is_disabled: false,
             error: None,
             runs: true,
+            is_wrappable: false,
         }
     }
 
@@ -231,8 +240,10 @@ fn page(rows: &[Row], style: Style) -> String {
         let error = row.error.as_deref().unwrap_or_default();
         let _ = write!(out, "\n{}: {}\n", style.bold(&one_line(&row.name)), one_line(error));
     }
-    if rows.iter().any(|row| row.state() == "not wrapped") {
+    if rows.iter().any(|row| row.is_wrappable) {
         out.push_str("\nNext: `mendline wrap` routes the servers that are not wrapped through Mendline.\n");
+    } else if rows.iter().any(|row| row.state() == "not wrapped") {
+        out.push_str("\n`mendline wrap --dry-run` says why it leaves the servers that are not wrapped.\n");
     }
     out
 }

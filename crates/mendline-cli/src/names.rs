@@ -21,7 +21,7 @@ use crate::server_flags::Line;
 use crate::target::ServerSelector;
 use crate::untrusted_text::one_line;
 use crate::wrap::clients::{Client, ClientDirectories, ConfigLocation, Scope};
-use crate::wrap::translation;
+use crate::wrap::{client_files, translation};
 
 /// The longest list of names in an error.
 const MOST_NAMES: usize = 40;
@@ -66,6 +66,10 @@ impl ClientFiles {
         self.0.is_empty()
     }
 
+    pub(crate) fn files(&self) -> &[ClientFile] {
+        &self.0
+    }
+
     pub(crate) fn entries(&self) -> impl Iterator<Item = ClientEntry<'_>> {
         self.0.iter().flat_map(|file| {
             let names = file.loaded.names.iter();
@@ -98,6 +102,11 @@ impl ClientFiles {
 }
 
 impl ClientFile {
+    /// Returns the names of its entries that `mendline wrap` changes.
+    pub(crate) fn wrappable(&self) -> Vec<String> {
+        client_files::wrappable(&self.location)
+    }
+
     fn read(location: ConfigLocation) -> Option<ClientFile> {
         let source = Source::read(&location.path).ok()?;
         let loaded = load_at(source, &location.section);

@@ -1,5 +1,6 @@
 //! The entries of clients' files, for other commands: which there are, and which file gets a new one.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use mendline_config::start_of_arguments;
@@ -8,6 +9,8 @@ use super::clients::{Client, ClientDirectories, ConfigLocation, Scope};
 use super::dialect::Dialect;
 use super::document::{Document, Entry, Section, Syntax};
 use super::file;
+use super::plan::{Action, Chosen, EntryResult, Plan};
+use super::program::Program;
 use super::tree::{Member, Value};
 use super::wrap_entry::arguments_of;
 
@@ -134,6 +137,16 @@ fn pairs(member: Option<&Member>) -> Vec<(String, String)> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Returns the names of the entries in a section that `mendline wrap` changes, unless it is told otherwise.
+pub(crate) fn wrappable(location: &ConfigLocation) -> Vec<String> {
+    let program = Program::at(Cow::Borrowed("mendline"));
+    let Ok(Some(source)) = file::read(&location.path) else { return Vec::new() };
+    let (syntax, section) = (Syntax::of(&source.real), std::slice::from_ref(&location.section));
+    let plan = Plan::make(source.text, syntax, section, Action::Wrap { program: &program }, &Chosen::new());
+    let servers = plan.map(|plan| plan.servers).unwrap_or_default().into_iter();
+    servers.filter(|server| server.result == EntryResult::Changed).map(|server| server.name).collect()
 }
 
 /// Returns the names in a section of a text, also of entries that are not servers.

@@ -170,3 +170,23 @@ fn bare_command_shows_the_next_step() {
     let (_, printed) = stage.output(&[]);
     assert!(printed.contains("1 through Mendline") && printed.contains("Next:\n  mendline status "), "{printed}");
 }
+
+#[test]
+fn next_step_is_wrap_only_if_wrap_changes_something() {
+    let stage = Stage::empty();
+    let wrap = |stage: &Stage| stage.output(&["wrap", "--binary", MENDLINE, "--yes"]);
+    let remote = json!({ "url": "https://mcp.example.com/mcp" });
+    let off = json!({ "command": MENDLINE, "args": ["demo-server"], "disabled": true });
+    let servers = json!({ "notes": demo(), "remote": remote, "off": off, "empty": {} });
+    stage.client_file(".cursor/mcp.json", &entries(&servers));
+    let (_, printed) = stage.output(&[]);
+    assert!(printed.contains("Next:\n  mendline wrap "), "{printed}");
+    assert!(stage.output(&["list"]).1.contains("Next: `mendline wrap` routes"));
+    assert_eq!(wrap(&stage).0, 0);
+    let (_, printed) = wrap(&stage);
+    assert!(printed.contains("Nothing to do."), "{printed}");
+    let (_, printed) = stage.output(&[]);
+    assert!(!printed.contains("mendline wrap"), "{printed}");
+    let (_, printed) = stage.output(&["list"]);
+    assert!(!printed.contains("Next:") && printed.contains("`mendline wrap --dry-run` says why"), "{printed}");
+}
