@@ -21,11 +21,12 @@ use self::arguments::Arguments;
 use self::result::{Outcome, Rendered};
 use crate::cli::{NOT_SENT, OUTCOME_UNKNOWN};
 use crate::mcp_client::{McpClient, Notification, RequestError, raw};
-use crate::named::{Refusal, resolve};
+use crate::named::Refusal;
 use crate::plan::Plan;
 use crate::policy_flags::duration;
 use crate::progress::ProgressLine;
 use crate::reporter::Reporter;
+use crate::running_name::{Reached, reach};
 use crate::server_flags::ServerFlags;
 use crate::style::Style;
 use crate::tools::tool::Tool;
@@ -106,8 +107,8 @@ fn call(options: &CallOptions) -> Result<ExitCode, Refusal> {
         _ => return Err(Refusal::from(CALL_USAGE.to_owned())),
     };
     let arguments = Arguments::read(text, &options.arg)?;
-    let (mut plan, named) = resolve(&line)?;
-    crate::names::say_which(named.as_ref());
+    let Reached { mut plan, named, .. } = reach(&line)?;
+    crate::names::say_which(named.as_ref(), &line);
     if let Some(timeout) = options.timeout {
         let timeouts = &mut plan.upstream.timeouts;
         // The steps before the call have our own time limit, which is slightly shorter than the engine's.

@@ -158,6 +158,9 @@ async fn one(options: &DoctorOptions, limits: Limits, report: &mut Report) -> Re
             return if is_listed { Err(refusal) } else { Ok(()) };
         }
     };
+    if !options.json {
+        crate::names::say_which(named.as_ref().filter(|named| named.file.section.is_none()), &line);
+    }
     if let Some(named) = &named {
         let mut section = report.section("configuration", &named.file.found.path.display().to_string());
         configuration::examine(&named.loaded, Some(&named.name), &mut section);

@@ -47,6 +47,7 @@ mod remove;
 mod report;
 mod reporter;
 mod run;
+mod running_name;
 mod serve;
 mod server_flags;
 mod set;

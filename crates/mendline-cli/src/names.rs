@@ -11,6 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use mendline::control::Registry;
+use mendline::control::snapshot::TransportKind;
 use mendline::decisions::config::Transport;
 use mendline_config::{Environment, Loaded, Name, Server, Source, load, load_section, nearest};
 
@@ -43,12 +44,17 @@ pub(crate) struct ClientEntry<'a> {
 
 /// The entries in the files of all clients.
 #[derive(Default)]
-pub(crate) struct ClientFiles(Vec<ClientFile>);
+pub(crate) struct ClientFiles {
+    files: Vec<ClientFile>,
+    /// The own file, whose names come first.
+    own: Option<Loaded>,
+}
 
 impl ClientFiles {
     /// Reads the files of this user, without those of projects that are shared with others.
     pub(crate) fn of_user() -> ClientFiles {
-        ClientFiles::of_scopes(|scope| scope != Scope::Project)
+        let own = locate(None).and_then(|found| read(&found)).ok();
+        ClientFiles { own, ..ClientFiles::of_scopes(|scope| scope != Scope::Project) }
     }
 
     /// Reads the files of the project in the working directory.
@@ -59,19 +65,19 @@ impl ClientFiles {
     fn of_scopes(is_meant: impl Fn(Scope) -> bool) -> ClientFiles {
         let Ok(directories) = ClientDirectories::of_process() else { return ClientFiles::default() };
         let locations = directories.locations().into_iter().filter(|location| is_meant(location.scope));
-        ClientFiles(locations.filter_map(ClientFile::read).collect())
+        ClientFiles { files: locations.filter_map(ClientFile::read).collect(), own: None }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.files.is_empty()
     }
 
     pub(crate) fn files(&self) -> &[ClientFile] {
-        &self.0
+        &self.files
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = ClientEntry<'_>> {
-        self.0.iter().flat_map(|file| {
+        self.files.iter().flat_map(|file| {
             let names = file.loaded.names.iter();
             names.map(move |name| ClientEntry { file, name, server: file.loaded.server(name) })
         })
@@ -96,8 +102,21 @@ impl ClientFiles {
     /// Returns the shortest name of an entry that no other server has.
     pub(crate) fn id(&self, entry: &ClientEntry<'_>) -> String {
         let candidates = [vec![entry.name.to_owned()], entry.ids()].concat();
-        let is_unique = |id: &String| self.matching(id).iter().all(|other| other.is_same(entry));
+        let is_unique =
+            |id: &String| self.is_free(id, entry) && self.matching(id).iter().all(|other| other.is_same(entry));
         candidates.into_iter().find(is_unique).unwrap_or_else(|| entry.name.to_owned())
+    }
+
+    /// Returns whether the own file has no other server of this name.
+    fn is_free(&self, id: &str, entry: &ClientEntry<'_>) -> bool {
+        let own = self.own.as_ref().filter(|own| own.names.iter().any(|name| name == id));
+        own.is_none_or(|own| entry.is_of_own(own, id))
+    }
+
+    /// Returns the ids of the entries of a name that lead to other servers than the entry of the own file.
+    fn ids_beside_own(&self, name: &str) -> Vec<String> {
+        let others = self.matching(name).into_iter().filter(|entry| !self.is_free(name, entry));
+        dedup(others.map(|entry| self.id(&entry)).collect())
     }
 }
 
@@ -187,6 +206,20 @@ impl<'a> ClientEntry<'a> {
         is_identical || matches!((self.endpoint(), other.endpoint()), (Some(one), Some(two)) if one == two)
     }
 
+    /// Returns whether it leads to the server of this name in the own file.
+    fn is_of_own(&self, own: &Loaded, name: &str) -> bool {
+        match self.endpoint() {
+            Some(Endpoint::Reference(its, config)) => {
+                its == name && config.is_none_or(|config| config == own.source.path())
+            }
+            Some(Endpoint::Plan(its)) => {
+                let plan = own.server(name).and_then(|server| Plan::of_server(server, None).ok());
+                plan.is_some_and(|plan| plan.endpoint == its)
+            }
+            None => false,
+        }
+    }
+
     fn endpoint(&self) -> Option<Endpoint> {
         let server = self.server?;
         match self.reference() {
@@ -220,11 +253,30 @@ pub(crate) fn of_clients(name: &str, line: &Line<'_>) -> Option<Result<Named, Re
     Some(Err(Refusal { words: ambiguous(name, line.verb, &files, &found), code: USAGE }))
 }
 
-/// Writes which file of a client has a server, because the name alone does not tell.
-pub(crate) fn say_which(named: Option<&Named>) {
-    if let Some(named) = named.filter(|named| named.file.section.is_some()) {
-        eprintln!("note: {} is an entry of {}", one_line(&named.name), crate::wrap::shown(&named.file.found.path));
+/// Writes which file has a server, if the name alone does not tell.
+pub(crate) fn say_which(named: Option<&Named>, line: &Line<'_>) {
+    if let Some(note) = named.and_then(|named| which(named, line)) {
+        eprintln!("note: {note}");
     }
+}
+
+/// Returns which file has a server: that of a client, that of a running process, or the own one if a client has another
+/// server of that name.
+fn which(named: &Named, line: &Line<'_>) -> Option<String> {
+    let (name, path) = (one_line(&named.name), crate::wrap::shown(&named.file.found.path));
+    if named.file.section.is_some() {
+        return Some(format!("{name} is an entry of {path}"));
+    }
+    if line.server.config.is_some() {
+        return None;
+    }
+    let is_own = locate(None).is_ok_and(|own| own.path == named.file.found.path);
+    if !is_own {
+        return Some(format!("{name} is an entry of {path}, which a running process uses"));
+    }
+    let others = ClientFiles::of_user().ids_beside_own(line.by_name().filter(|it| *it == named.name)?);
+    let are = if others.len() == 1 { "is another server" } else { "are other servers" };
+    (!others.is_empty()).then(|| format!("{name} is the entry of {path}; {} {are}", listed(&others)))
 }
 
 fn ambiguous(name: &str, verb: &str, files: &ClientFiles, found: &[ClientEntry<'_>]) -> String {
@@ -406,14 +458,21 @@ pub(crate) fn elsewhere(name: &str, verb: &str) -> Option<String> {
         Err(_) => found.process.name == name,
     };
     let running = Registry::of_user().snapshots().into_iter().find(is_it)?;
+    let (name, pid) = (one_line(name), running.process.pid);
+    let server = running.snapshot.ok().and_then(|it| it.servers.into_iter().find(|server| server.name == name));
+    let target = match server {
+        Some(server) if server.transport == TransportKind::Child => format!("-- {} …", one_line(&server.target)),
+        Some(server) => format!("{}/…", one_line(&server.target)),
+        None => "URL|-- CMD".to_owned(),
+    };
+    let (status, add) = (format!("mendline status {name}"), format!("mendline add {name} {target}"));
+    let width = status.chars().count().max(add.chars().count());
     Some(format!(
-        "\n\nProcess {} runs a server of that name, from a command line that no file has; `mendline status {}` shows it.",
-        running.process.pid,
-        one_line(name)
+        "\n\nProcess {pid} runs a server of that name, from a command line that no file has.\n\n  {status:width$}   shows it\n  {add:width$}   makes the name known to every command"
     ))
 }
 
-fn listed(names: &[String]) -> String {
+pub(crate) fn listed(names: &[String]) -> String {
     let mut shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| one_line(name)).collect();
     if names.len() > MOST_NAMES {
         shown.push(format!("and {} more", names.len() - MOST_NAMES));

@@ -30,7 +30,7 @@ const LARGEST: usize = 1 << 20;
 const EXAMPLES: &str = "\
 Examples:
   mendline report                      everything; shown, then written here after a question
-  mendline report notes                only one server
+  mendline report notes                only one server; `cursor/notes` is the one of Cursor
   mendline report --out report.md --yes
   mendline report | less               only shown
 
@@ -38,7 +38,7 @@ The file holds: versions, the configured servers without values, the status, the
 week, the log of the last hour, and the findings of `mendline doctor --passive`. With --probe the
 servers are started or contacted, as `mendline doctor` does. Secrets, the home directory and the
 names of the user and the machine are replaced. Read it before you send it.
-Exit codes: 0 ok, 1 not written, 2 wrong usage.";
+Exit codes: 0 ok, 1 not written, 2 wrong usage, 3 no server of that name.";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -76,6 +76,10 @@ pub(crate) fn run(options: &ReportOptions) -> ExitCode {
         if !options.yes && !is_terminal {
             return complain("there is no terminal for the confirmation; nothing was written. Use --yes to write it");
         }
+    }
+    if let Some(refusal) = options.name.as_deref().and_then(configuration::unknown) {
+        eprintln!("{}", refusal.words);
+        return ExitCode::from(refusal.code);
     }
     let report = compose(options);
     let Some(path) = target else {

@@ -25,9 +25,10 @@ use crate::external_inputs::{self, WatchedFile};
 use crate::joined_gateway;
 use crate::login::browser;
 use crate::login::ui::DesktopUi;
-use crate::named::{Named, Refusal, log_findings, named};
+use crate::named::{Named, Refusal, log_findings};
 use crate::plan::Plan;
 use crate::reload::Reload;
+use crate::running_name::{Reached, reach};
 use crate::server_flags::Line;
 use crate::untrusted_text::one_line;
 
@@ -80,34 +81,28 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         Ok::<Log, String>(log)
     };
     let gateway = options.via.and_then(|Via::Auto| joined_gateway::url(line.by_name()?));
-    let bridge = match line.by_name() {
-        Some(name) if gateway.is_some() => {
-            let plan = joined_gateway::plan(name, gateway.as_deref(), &line)?;
-            let log = log_for(&plan, &LogSettings::default())?;
-            let words = format!("uses the gateway at {}", gateway.unwrap_or_default());
-            log.write(LogLevel::Info, &words);
-            Bridge { plan, log, entry: None, options: Arc::clone(options) }
+    let Reached { plan, named: entry, gateway } = match (line.by_name(), gateway) {
+        (Some(name), Some(url)) => {
+            let plan = joined_gateway::plan(name, Some(&url), &line)?;
+            Reached { plan, named: None, gateway: Some(url) }
         }
-        Some(name) => {
-            let named = named(name, &line)?;
-            let plan = named.plan.clone();
-            let log = log_for(&plan, &named.loaded.logs)?;
-            log_findings(&named.loaded, &named.name, &log.handle());
-            Bridge { plan, log, entry: Some(named), options: Arc::clone(options) }
-        }
-        None => {
-            let plan = Plan::of_flags(&line)?;
-            let log = log_for(&plan, &LogSettings::default())?;
-            if let (Some(file), Some(program)) = (&options.also_configured_in, options.command.first()) {
-                let (program, file) = (program.to_string_lossy(), file.display());
-                let words = format!(
-                    "runs the command `{program}`, because words follow the name; the server `{program}` of {file} is run by `mendline run {program}`"
-                );
-                log.write(LogLevel::Warn, &words);
-            }
-            Bridge { plan, log, entry: None, options: Arc::clone(options) }
-        }
+        _ => reach(&line)?,
     };
+    let log = log_for(&plan, &entry.as_ref().map(|named| named.loaded.logs).unwrap_or_default())?;
+    if let Some(url) = gateway {
+        log.write(LogLevel::Info, &format!("uses the gateway at {url}"));
+    }
+    if let Some(named) = &entry {
+        log_findings(&named.loaded, &named.name, &log.handle());
+    }
+    if let (Some(file), Some(program)) = (&options.also_configured_in, options.command.first()) {
+        let (program, file) = (program.to_string_lossy(), file.display());
+        let words = format!(
+            "runs the command `{program}`, because words follow the name; the server `{program}` of {file} is run by `mendline run {program}`"
+        );
+        log.write(LogLevel::Warn, &words);
+    }
+    let bridge = Bridge { plan, log, entry, options: Arc::clone(options) };
     if level >= LogLevel::Info && std::io::stdin().is_terminal() {
         eprintln!("{}", terminal_hint(&line));
     }

@@ -15,11 +15,12 @@ use self::tool::Tool;
 use crate::cli::{NEEDS_LOGIN, NEGATIVE, UNKNOWN};
 use crate::json_text::{Members, pretty};
 use crate::mcp_client::{McpClient, RequestError, ServerInfo};
-use crate::named::{Refusal, resolve};
+use crate::named::Refusal;
 use crate::names;
 use crate::plan::{Endpoint, Plan};
 use crate::policy_flags::duration;
 use crate::reporter::Reporter;
+use crate::running_name::{Reached, reach};
 use crate::server_flags::{Line, ServerFlags};
 use crate::style::Style;
 use crate::untrusted_text::{counted, cut, headline, lines, one_line, width};
@@ -136,8 +137,8 @@ fn list(options: &ToolsOptions) -> Result<(), Refusal> {
     if line.target.is_none() && line.command.is_empty() && line.server.url_env.is_none() {
         return Err(Refusal::from(NO_SERVER.to_owned()));
     }
-    let (plan, named) = resolve(&line)?;
-    names::say_which(named.as_ref());
+    let Reached { plan, named, .. } = reach(&line)?;
+    names::say_which(named.as_ref(), &line);
     let server = (plan.upstream.name.clone(), plan.upstream.credential);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;

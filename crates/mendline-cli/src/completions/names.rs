@@ -20,7 +20,7 @@ use super::line::CursorPosition;
 use crate::cli::{Cli, NEGATIVE};
 use crate::named::{locate, read};
 use crate::names as known;
-use crate::{logs, output, wrap};
+use crate::{logs, output, running_name, wrap};
 
 /// Time limit for everything.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ const QUERY_TIMEOUT: Duration = Duration::from_millis(500);
 pub(super) enum NameSource {
     /// The configuration file, and the files of clients.
     Configured,
+    /// The same, and the running servers that can be reached by their names.
+    Reachable,
     /// The configuration file alone.
     Own,
     /// Everything: configured servers, and running ones.
@@ -56,7 +58,7 @@ const OF_TOOLS: [&str; 2] = ["tools", "call"];
 
 /// Commands that take the name of a server as their first argument, and the id of that argument.
 pub(super) const SERVERS: [(&str, &str, NameSource); 18] = [
-    ("run", "target", NameSource::Configured),
+    ("run", "target", NameSource::Reachable),
     ("serve", "target", NameSource::Configured),
     ("login", "target", NameSource::Configured),
     ("logout", "target", NameSource::Configured),
@@ -66,14 +68,14 @@ pub(super) const SERVERS: [(&str, &str, NameSource); 18] = [
     ("unset", "name", NameSource::Own),
     ("remove", "names", NameSource::Own),
     ("stats", "name", NameSource::Counted),
-    ("tools", "words", NameSource::Configured),
-    ("call", "words", NameSource::Configured),
+    ("tools", "words", NameSource::Reachable),
+    ("call", "words", NameSource::Reachable),
     ("status", "name", NameSource::Running),
     ("reconnect", "name", NameSource::Running),
     ("isolate", "name", NameSource::Isolated(false)),
     ("resume", "name", NameSource::Isolated(true)),
     ("logs", "name", NameSource::Logged),
-    ("report", "name", NameSource::Configured),
+    ("report", "name", NameSource::All),
 ];
 
 /// Options that take the name of a server: the command, the option, and the source of names.
@@ -112,6 +114,7 @@ fn name_source(position: &CursorPosition) -> Option<NameSource> {
 fn names(position: &CursorPosition, source: NameSource) -> Vec<String> {
     let mut names = match source {
         NameSource::Configured => known::configured(position.config.as_deref()),
+        NameSource::Reachable => reachable(position),
         NameSource::Own => own(position),
         NameSource::All => known::all(position.config.as_deref(), QUERY_TIMEOUT),
         NameSource::Counted => counted(),
@@ -137,6 +140,15 @@ fn names(position: &CursorPosition, source: NameSource) -> Vec<String> {
 fn is_fit(name: &str) -> bool {
     let is_plain = !name.is_empty() && !name.starts_with('-') && name.chars().all(is_harmless);
     is_plain && !name.contains("://") && !name.contains("${")
+}
+
+/// Returns the names of servers that a command can reach.
+fn reachable(position: &CursorPosition) -> Vec<String> {
+    let mut names = known::configured(position.config.as_deref());
+    if position.config.is_none() {
+        names.extend(running_name::names(QUERY_TIMEOUT));
+    }
+    names
 }
 
 /// Returns the names that the configuration file has, disabled ones included.

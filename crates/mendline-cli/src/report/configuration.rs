@@ -1,18 +1,27 @@
 //! The configured servers, without values, and the versions of everything.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
+use mendline::control::Registry;
 use mendline::decisions::Secret;
+use mendline::observe::files::FOLDER;
 use mendline::observe::redact::{secrets_of_hidden_url, secrets_of_url};
 use mendline::os::system;
+use mendline::state::state_directory;
+use mendline::stats::read_all;
+use mendline_config::{Name, nearest};
 
-use crate::named::{locate, read};
+use crate::cli::UNKNOWN;
+use crate::named::{Refusal, locate, read};
 use crate::plan::Plan;
 use crate::plan::secrets::{of_arguments, of_variables};
+use crate::target::ServerSelector;
 use crate::untrusted_text::one_line;
 use crate::wrap::client_files::{ClientEntry, EntryServer, entries};
 use crate::wrap::randomness::random_parts;
+use crate::{logs, names};
 
 /// All servers that were found.
 pub(super) struct Servers {
@@ -82,15 +91,18 @@ impl Servers {
 
     /// Lists the servers, or one of them, without values.
     pub(super) fn listed(&self, name: Option<&str>) -> String {
-        let is_meant = |other: &str| name.is_none_or(|name| name == other);
         let mut listed = String::new();
         for (path, servers) in &self.own {
+            let is_meant = |other: &str| name.is_none_or(|name| name == other);
+            let servers: Vec<_> = servers.iter().filter(|(name, _)| is_meant(name)).collect();
+            if servers.is_empty() && name.is_some() {
+                continue;
+            }
             listed += &format!("{} (Mendline)\n", one_line(path));
-            let servers = servers.iter().filter(|(name, _)| is_meant(name));
-            servers.for_each(|(name, kind)| listed += &format!("  {}: {kind}\n", one_line(name)));
+            servers.iter().for_each(|(name, kind)| listed += &format!("  {}: {kind}\n", one_line(name)));
         }
         let mut last: Option<&Path> = None;
-        for entry in self.clients.iter().filter(|entry| is_meant(&entry.name)) {
+        for entry in self.clients.iter().filter(|entry| name.is_none_or(|name| is_meant(entry, name))) {
             if last != Some(entry.path.as_path()) {
                 let (path, client) = (one_line(&entry.path.display().to_string()), entry.client.title());
                 listed += &format!("{path} ({client}, {})\n", entry.scope.word());
@@ -102,6 +114,51 @@ impl Servers {
     }
 }
 
+/// Returns whether a name means an entry: `notes`, `cursor/notes` or `cursor:user/notes`, or the name under which its
+/// server runs.
+fn is_meant(entry: &ClientEntry, name: &str) -> bool {
+    let (client, scope) = (entry.client.word(), entry.scope.word());
+    let ids = [entry.name.clone(), format!("{client}/{}", entry.name), format!("{client}:{scope}/{}", entry.name)];
+    ids.iter().any(|id| id == name) || Name::sanitized(&entry.name).to_string() == name
+}
+
+/// Returns the error about a name that no file, no process, no log and no statistics have.
+pub(super) fn unknown(name: &str) -> Option<Refusal> {
+    let clients = entries(None);
+    if names::running_names(name).is_some() || clients.iter().any(|entry| is_meant(entry, name)) {
+        return None;
+    }
+    let (mut running, mut logged, mut counted) = (Vec::new(), Vec::new(), Vec::new());
+    for found in Registry::of_user().snapshots() {
+        let servers = found.snapshot.map(|snapshot| snapshot.servers).unwrap_or_default();
+        running.push((found.process.name, found.process.pid));
+        running.extend(servers.into_iter().map(|server| (server.name, found.process.pid)));
+    }
+    if let Some(state) = state_directory(|name| std::env::var_os(name)) {
+        logged = logs::servers(&state.join(FOLDER));
+        counted.extend(read_all(&state).unwrap_or_default().into_iter().map(|server| server.name));
+    }
+    let wanted = ServerSelector::parse(name);
+    if running.iter().any(|(name, pid)| wanted.is(name, *pid))
+        || logged.iter().chain(&counted).any(|known| wanted.is(known, 0))
+    {
+        return None;
+    }
+    let shown = if names::may_hold_a_secret(name) { "of that name".to_owned() } else { format!("{name:?}") };
+    let running = running.into_iter().map(|(name, _)| name);
+    let known: BTreeSet<String> =
+        names::configured(None).into_iter().chain(running).chain(logged).chain(counted).collect();
+    let mut words = format!("error: no server {shown} is known, so nothing was collected");
+    if let Some(meant) = nearest(name, known.iter().map(String::as_str)) {
+        words.push_str(&format!("; did you mean {:?}?", one_line(meant)));
+    }
+    if !known.is_empty() {
+        words.push_str(&format!("\n\nServers: {}", names::listed(&known.into_iter().collect::<Vec<_>>())));
+    }
+    words.push_str("\n\n  mendline report   collects everything");
+    Some(Refusal { words, code: UNKNOWN })
+}
+
 /// Describes an entry without values.
 fn described(entry: &ClientEntry) -> String {
     let server = match &entry.server {
@@ -111,12 +168,12 @@ fn described(entry: &ClientEntry) -> String {
             let flags: Vec<&str> = words.iter().skip(1).filter_map(|word| flag(word)).collect();
             let count = words.len().saturating_sub(1);
             let flags = if flags.is_empty() { String::new() } else { format!(", flags {}", flags.join(" ")) };
-            format!("command {}, {count} arguments{flags}{}", one_line(program), names("variables", environment))
+            format!("command {}, {count} arguments{flags}{}", one_line(program), keys("variables", environment))
         }
         EntryServer::Url { url, transport, headers } => {
             let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
             let transport = transport.as_ref().map(|kind| format!(", {}", one_line(kind))).unwrap_or_default();
-            format!("url {}://…{transport}{}", one_line(scheme), names("headers", headers))
+            format!("url {}://…{transport}{}", one_line(scheme), keys("headers", headers))
         }
         EntryServer::Named(_) => "a server of the file of Mendline".to_owned(),
         EntryServer::Unknown => "neither a command nor a url".to_owned(),
@@ -137,7 +194,7 @@ fn flag(word: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-fn names(what: &str, pairs: &[(String, String)]) -> String {
+fn keys(what: &str, pairs: &[(String, String)]) -> String {
     if pairs.is_empty() {
         return String::new();
     }

@@ -1,5 +1,7 @@
 //! One set of names: the own file, the files of clients, and running processes.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::client::{MENDLINE, SOON, eventually};
@@ -55,8 +57,94 @@ fn u02_own_file_wins_over_clients() {
     let stage = Stage::with(&file(&json!({ "notes": demo() })));
     stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": { "command": "/nonexistent" } })));
     let (code, printed) = stage.output(&["tools", "notes"]);
-    assert!(code == 0 && !printed.contains("cursor"), "{printed}");
+    let note = "note: notes is the entry of ~/mendline/config.json; cursor/notes is another server";
+    assert!(code == 0 && printed.contains(note), "{printed}");
     assert_ne!(stage.output(&["tools", "cursor/notes"]).0, 0);
+}
+
+#[test]
+fn u02_server_of_a_client_is_reached_beside_the_own_one() {
+    let stage = Stage::with(&file(&json!({ "notes": demo(), "same": demo() })));
+    let other = json!({ "command": MENDLINE, "args": ["demo-server"], "env": { "OTHER": "1" } });
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": other, "same": demo() })));
+    let (code, printed) = stage.output(&["call", "cursor/notes", "lookup", "--arg", "key=k"]);
+    assert!(code == 0 && printed.contains("is an entry of ~/.cursor/mcp.json"), "{printed}");
+    let (code, printed) = stage.output(&["tools", "same"]);
+    assert!(code == 0 && !printed.contains("note: "), "equal entries are one server: {printed}");
+    let (_, printed) = stage.output(&["list"]);
+    let names: Vec<&str> = printed.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(names[1..5], ["notes", "same", "cursor/notes", "same"], "{printed}");
+    for command in ["tools", "call", "run", "doctor", "report"] {
+        let line = format!("mendline {command} ");
+        let names = "notes\nsame\ncursor/notes\n".to_owned();
+        assert_eq!(stage.output(&["completions", "--names", &line]), (0, names), "{line}");
+    }
+}
+
+#[test]
+fn u02_name_of_a_running_process_leads_to_its_file() {
+    let stage = Stage::empty();
+    let other = stage.other("other.json", &file(&json!({ "notes": demo() })));
+    let client = stage.client(&["--config", other.to_str().unwrap(), "notes"]);
+    let (code, printed) = stage.output(&["tools", "notes"]);
+    assert!(code == 0 && printed.contains("lookup"), "{printed}");
+    assert!(printed.contains("notes is an entry of ~/other.json, which a running process uses"), "{printed}");
+    assert_eq!(stage.output(&["call", "notes", "lookup", "--arg", "key=k"]).0, 0);
+    let mut second = stage.client(&["notes"]);
+    assert!(second.result("1", "lookup", &json!({ "key": "k" })).to_string().contains("k is 42"));
+    for command in ["tools", "call", "run"] {
+        let line = format!("mendline {command} ");
+        assert_eq!(stage.output(&["completions", "--names", &line]), (0, "notes\n".to_owned()), "{line}");
+    }
+    drop(client);
+}
+
+#[test]
+fn u02_name_of_a_gateway_leads_to_it() {
+    let stage = Stage::empty();
+    let line = ["serve", "--listen", "127.0.0.1:0", "--name", "notes", "--", MENDLINE, "demo-server"];
+    let mut gateway = stage.command(&line).stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut printed = String::new();
+    eventually("the gateway is used", SOON, || {
+        printed = stage.output(&["call", "notes", "lookup", "--arg", "key=k"]).1;
+        printed.contains("k is 42")
+    });
+    let offered = stage.output(&["completions", "--names", "mendline tools "]);
+    assert_eq!(stage.started().len(), 1, "the gateway has the only process");
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    assert_eq!(offered, (0, "notes\n".to_owned()), "{printed}");
+}
+
+#[test]
+fn u02_name_of_a_command_line_is_said_with_the_next_step() {
+    let stage = Stage::empty();
+    let client = stage.client(&["--name", "notes", "--", MENDLINE, "demo-server"]);
+    for line in [&["tools", "notes"][..], &["call", "notes", "lookup"], &["run", "notes"]] {
+        let (code, printed) = stage.output(line);
+        assert_eq!(code, 3, "{printed}");
+        assert!(printed.contains("from a command line that no file has"), "{printed}");
+        assert!(printed.contains("mendline add notes -- ") && printed.contains("makes the name known"), "{printed}");
+    }
+    assert_eq!(stage.output(&["completions", "--names", "mendline tools "]), (0, String::new()));
+    drop(client);
+}
+
+#[test]
+fn report_takes_the_same_names_and_refuses_others() {
+    let stage = Stage::with(&file(&json!({ "notes": demo() })));
+    stage.client_file(".cursor/mcp.json", &entries(&json!({ "notes": { "command": "other" } })));
+    stage.client_file(".claude.json", &entries(&json!({ "notes": { "command": "third" } })));
+    let (code, printed) = stage.output(&["report", "cursor/notes"]);
+    assert!(code == 0 && printed.contains("notes: command other"), "{printed}");
+    assert!(!printed.contains("notes: command third") && !printed.contains("(Mendline)"), "{printed}");
+    let (code, printed) = stage.output(&["report", "notes"]);
+    assert!(code == 0 && printed.contains("notes: valid") && printed.contains("notes: command third"), "{printed}");
+    let out = stage.home().join("report.md");
+    let (code, printed) = stage.output(&["report", "nodes", "--yes", "--out", out.to_str().unwrap()]);
+    assert!(code == 3 && printed.contains("no server \"nodes\" is known"), "{printed}");
+    assert!(printed.contains("did you mean \"notes\"?") && printed.contains("claude-code/notes"), "{printed}");
+    assert!(!out.exists());
 }
 
 #[test]

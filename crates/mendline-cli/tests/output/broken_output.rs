@@ -106,6 +106,7 @@ fn lines() -> Vec<CommandLine> {
         line(&["doctor", "nosuch"], 3, Err),
         line(&["report"], 0, Out),
         line(&["report", "demo"], 0, Out),
+        line(&["report", "nosuch"], 3, Err),
         line(&["tools", "demo"], 0, Out),
         line(&["tools", "demo", "lookup"], 0, Out),
         line(&["tools", "--json", "demo"], 0, Out),
