@@ -52,14 +52,35 @@ fetch() {
     esac
 }
 
+# download URL FILE: also a redirect must be encrypted. Only the address itself may be http, on this machine.
 download() {
     if command -v curl >/dev/null 2>&1; then
-        curl --fail --silent --show-error --location --retry 3 --output "$2" "$1" || fail "cannot download $1" 'Check the network, --from and --version.'
+        case "$1" in https://*) protocol=https ;; *) protocol=http ;; esac
+        curl --fail --silent --show-error --location --proto "=$protocol" --proto-redir '=https' --retry 3 --output "$2" "$1" \
+            || fail "cannot download $1" 'Check the network, --from and --version.'
     elif command -v wget >/dev/null 2>&1; then
-        wget --quiet --tries 3 --output-document "$2" "$1" || fail "cannot download $1" 'Check the network, --from and --version.'
+        download_with_wget "$1" "$2" || fail "cannot download $1" 'Check the network, --from and --version.'
     else
         fail 'neither curl nor wget is installed' 'Install one of them.'
     fi
+}
+
+# wget follows redirects to any protocol, so they are followed here.
+download_with_wget() {
+    address=$1
+    for hop in 1 2 3 4 5; do
+        if wget --quiet --tries 3 --max-redirect 0 --server-response --output-document "$2" "$address" 2>"$work/headers"; then
+            return 0
+        fi
+        next=$(tr -d '\r' <"$work/headers" | sed -n 's/^ *[Ll]ocation: *\([^ ]*\).*/\1/p' | tail -n 1)
+        case "$next" in
+            '') return 1 ;;
+            https://*) address=$next ;;
+            /*) address=$(printf '%s' "$address" | cut -d / -f 1-3)$next ;;
+            *) fail "$address redirects to $next, which is not encrypted" 'Use another address with --from.' ;;
+        esac
+    done
+    return 1
 }
 
 checksum() {
@@ -75,7 +96,7 @@ checksum() {
 # verify ARCHIVE: the archive has the checksum of the list, or nothing is installed.
 verify() {
     expected=$(awk -v name="$1" '$2 == name || $2 == "*" name { print $1 }' "$work/SHA256SUMS")
-    [ -n "$expected" ] || fail "SHA256SUMS has no line for $1; nothing was installed" 'Check --from and --version.'
+    [ -n "$expected" ] || fail "$list has no line for $1; nothing was installed" 'Check --from and --version.'
     found=$(checksum "$work/$1")
     [ "$found" = "$expected" ] || fail "the checksum of $1 is wrong; nothing was installed
   expected $expected
@@ -165,7 +186,9 @@ main() {
     fi
     folder="mendline-$version-$name"
     say "fetches   $folder.tar.gz from $from"
-    fetch SHA256SUMS "$work/SHA256SUMS"
+    # Each version has its own list, which stays when a newer version is published.
+    list="SHA256SUMS-$version"
+    fetch "$list" "$work/SHA256SUMS"
     fetch "$folder.tar.gz" "$work/$folder.tar.gz"
     verify "$folder.tar.gz"
     tar -xzf "$work/$folder.tar.gz" -C "$work" || fail "cannot unpack $folder.tar.gz" 'Check the free space of the disk.'

@@ -1,9 +1,11 @@
 #!/bin/sh
 # Tests install.sh with real archives and with every kind of bad input.
-# Usage: install-trial.sh PACKAGES VERSION FOLDER   FOLDER is empty.
+# Usage: install-trial.sh PACKAGES VERSION FOLDER CALLS   FOLDER is empty.
 set -eu
 packages=$(cd "$1" && pwd)
 version=$2
+calls=$4
+scripts=$(cd "$(dirname "$0")" && pwd)
 python=$(command -v python3)
 cd "$3"
 export HOME="$PWD/home" LC_ALL=C
@@ -37,8 +39,8 @@ changed() { rm -rf changed && cp -r "$packages" changed; }
 changed
 printf 'x' >>"changed/mendline-$version-linux-x64.tar.gz"
 refuses 'the checksum of .* is wrong; nothing was installed' --from changed
-sed -i '/tar.gz/d' changed/SHA256SUMS
-refuses 'SHA256SUMS has no line for' --from changed
+sed -i '/tar.gz/d' "changed/SHA256SUMS-$version"
+refuses 'SHA256SUMS-.* has no line for' --from changed
 refuses 'has no file' --from changed --version 9.9.9
 refuses 'not encrypted' --from http://192.0.2.1/
 refuses 'unknown option' --frm changed
@@ -73,6 +75,8 @@ run --from "http://127.0.0.1:$port" || fail 'install.sh fails'
 grep -q 'verified .* (SHA-256' printed || fail 'install.sh does not name the checksum'
 grep -q '.local/bin is not in your PATH' printed || fail 'install.sh does not mention the PATH'
 [ "$("$HOME/.local/bin/mendline" --version)" = "mendline $version" ] || fail 'the program is wrong'
+mkdir use
+HOME="$PWD/use" sh "$scripts/use.sh" "$version" "$calls" "$HOME/.local/bin/mendline" || fail 'the program does not work'
 for file in man/man1/mendline.1 bash-completion/completions/mendline zsh/site-functions/_mendline; do
     [ -s "$HOME/.local/share/$file" ] || fail "$file is missing"
 done
@@ -89,7 +93,56 @@ PATH="$HOME/.local/bin:/usr/bin:/bin"
 run --from "$packages" || fail 'install.sh fails a third time'
 if grep -q warning printed; then fail 'install.sh warns without a reason'; fi
 
+# An older version, whose checksums are in the list of its own version and not in that of the newest
+changed
+older=mendline-0.0.9-linux-x64
+tar -xzf "changed/mendline-$version-linux-x64.tar.gz" -C changed
+mv "changed/mendline-$version-linux-x64" "changed/$older"
+tar -czf "changed/$older.tar.gz" -C changed "$older"
+(cd changed && sha256sum "$older.tar.gz" >SHA256SUMS-0.0.9)
+run --from changed --version 0.0.9 || fail 'install.sh fails with an older version'
+grep -q "verified  $older.tar.gz" printed || fail 'install.sh does not verify an older version'
+
 run --uninstall || fail 'install.sh --uninstall fails'
 [ -z "$(find "$HOME/.local" -type f)" ] || fail "install.sh --uninstall leaves $(find "$HOME/.local" -type f)"
 run --uninstall && fail 'install.sh --uninstall succeeds without an installation'
 grep -q 'there is no mendline in' printed || fail 'install.sh --uninstall does not say why it fails'
+
+# Redirects: only to https, whatever program downloads. This server redirects everything to the web server above.
+cat >redirect.py <<'END'
+import http.server, sys
+class Redirect(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(302)
+        self.send_header("Location", sys.argv[1] + self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Redirect)
+print(" port", server.server_port, "", flush=True)
+server.serve_forever()
+END
+: >redirects
+"$python" -u redirect.py "http://127.0.0.1:$port" >>redirects 2>&1 &
+redirecting=$!
+trap 'kill $server $redirecting' EXIT
+elsewhere=
+while [ -z "$elsewhere" ]; do
+    kill -0 $redirecting || { cp redirects printed && fail 'the redirecting web server does not start'; }
+    sleep 0.05
+    elsewhere=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' redirects)
+done
+rm -rf "$HOME/.local"
+command -v curl >/dev/null || echo 'install-trial: skipped with curl, which is missing'
+refuses 'cannot download' --from "http://127.0.0.1:$elsewhere"
+if command -v wget >/dev/null; then
+    mkdir without-curl
+    ln -s /usr/bin/* without-curl/
+    rm -f without-curl/curl
+    PATH="$PWD/without-curl"
+    refuses 'redirects to .*, which is not encrypted' --from "http://127.0.0.1:$elsewhere"
+    run --from "http://127.0.0.1:$port" || fail 'install.sh fails with wget'
+    PATH=/usr/bin:/bin
+else
+    echo 'install-trial: skipped with wget, which is missing'
+fi

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Uses an installed mendline as a new user does: version, demo, dry run of wrap.
-# Usage: use.sh VERSION CALLS COMMAND...   HOME is an empty folder.
+# Usage: use.sh VERSION CALLS COMMAND...   HOME is an empty folder. ENTRY, if it is set, is the beginning of the entry
+# that wrap must write.
 set -eu
 version=$1
 calls=$2
@@ -24,4 +25,9 @@ printf '{ "mcpServers": { "notes": { "command": "notes-server" } } }\n' >"$HOME/
 cp "$HOME/.cursor/mcp.json" "$HOME/before"
 "$@" wrap --dry-run >"$HOME/printed" 2>&1 || fail "$* wrap --dry-run"
 grep -q '"run", "--name", "notes"' "$HOME/printed" || fail "$* wrap --dry-run: the change is missing"
+: "${ENTRY:=}"
+grep -qF -- "$ENTRY" "$HOME/printed" || fail "$* wrap --dry-run: the entry does not begin with $ENTRY"
+if [ -n "$ENTRY" ] && grep '^+' "$HOME/printed" | grep -q 'cache\|_npx\|archive-v'; then
+    fail "$* wrap --dry-run: the entry names a program in a cache"
+fi
 cmp -s "$HOME/before" "$HOME/.cursor/mcp.json" || fail "$* wrap --dry-run: the file was changed"

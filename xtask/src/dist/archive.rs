@@ -21,13 +21,15 @@ fn pack(release: &Release, tree: &Path, rename: &str, archive: &Path) -> Result<
     CommandLine::new("sh", &["-c", tar, &archive.to_string_lossy(), &time, rename]).within(tree).run()
 }
 
-/// Writes the checksums of all packages.
+/// Writes the checksums of all packages, under the name for people and under that with the version, which stays beside
+/// the archives of later versions.
 pub(crate) fn checksums(release: &Release) -> Result<(), String> {
-    let list = release.out.join("SHA256SUMS");
-    let packages = files::list(&release.out)?.into_iter().filter(|path| *path != list);
+    let lists = ["SHA256SUMS".to_owned(), format!("SHA256SUMS-{}", release.version)];
+    let lists = lists.map(|name| release.out.join(name));
+    let packages = files::list(&release.out)?.into_iter().filter(|path| !lists.contains(path));
     let names: Vec<String> =
         packages.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let sums = CommandLine::new("sha256sum", &names).within(&release.out).output()?;
-    write(&list, &sums)
+    lists.iter().try_for_each(|list| write(list, &sums))
 }

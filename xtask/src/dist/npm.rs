@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::files::{copy, filled, make_empty, source, write};
 use super::program::LICENCES;
-use super::release::{DESCRIPTION, PLATFORMS, Platform, REGISTRY_NAME, Release};
+use super::release::{DESCRIPTION, PLATFORMS, Platform, REGISTRY_NAME, REPOSITORY, Release};
 use super::third_party;
 use crate::command::{CommandLine, root};
 use crate::tools::{NODE, NPM};
@@ -62,6 +62,7 @@ fn manifest(version: &str) -> Value {
         "description": DESCRIPTION,
         "keywords": ["mcp", "proxy", "reliability", "retry", "self-healing"],
         "homepage": "https://mendline.dev",
+        "repository": repository(),
         "license": "MIT OR Apache-2.0",
         "mcpName": REGISTRY_NAME,
         "bin": { "mendline": "bin/mendline.js" },
@@ -71,12 +72,18 @@ fn manifest(version: &str) -> Value {
     })
 }
 
+/// The repository in the form into which npm normalizes it.
+fn repository() -> Value {
+    json!({ "type": "git", "url": format!("git+{REPOSITORY}.git") })
+}
+
 fn platform_manifest(platform: &Platform, version: &str) -> Value {
     json!({
         "name": package_of(platform),
         "version": version,
         "description": format!("The program of mendline for {}", platform.name),
         "homepage": "https://mendline.dev",
+        "repository": repository(),
         "license": "MIT OR Apache-2.0",
         "os": [platform.os],
         "cpu": [platform.cpu],
@@ -98,6 +105,13 @@ mod tests {
         assert_eq!(programs.len(), PLATFORMS.len());
         assert!(programs.values().all(|version| version == "1.2.3"));
         assert!(manifest.get("scripts").is_none(), "nothing runs at installation");
+    }
+
+    #[test]
+    fn every_manifest_names_the_repository() {
+        for manifest in [manifest("1.2.3"), platform_manifest(&PLATFORMS[0], "1.2.3")] {
+            assert_eq!(manifest["repository"]["url"], "git+https://github.com/mendline/mendline.git", "{manifest}");
+        }
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub(crate) const GLIBC: (u32, u32) = (2, 17);
 /// Name and owner in the MCP registry, which the packages of npm and PyPI confirm.
 pub(crate) const REGISTRY_NAME: &str = "dev.mendline/mendline";
 
+/// The sources. npm accepts a package with provenance only if it names the repository whose workflow publishes it.
+pub(crate) const REPOSITORY: &str = "https://github.com/mendline/mendline";
+
 /// The one-line description of all packages, within the hundred characters of the MCP registry.
 pub(crate) const DESCRIPTION: &str =
     "Keeps MCP connections alive: a proxy that repairs broken connections to MCP servers";
@@ -146,6 +149,14 @@ fn epoch() -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn repository_is_that_of_the_workspace() {
+        let manifest = std::fs::read_to_string(crate::command::root().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains(&format!("repository = \"{REPOSITORY}\"")));
+        let wheel = std::fs::read_to_string(crate::command::root().join("packaging/pypi/pyproject.toml")).unwrap();
+        assert!(wheel.contains(&format!("Repository = \"{REPOSITORY}\"")));
+    }
 
     #[test]
     fn description_fits_the_registry() {

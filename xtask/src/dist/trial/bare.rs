@@ -1,6 +1,6 @@
 //! Packages in a fresh folder, which is home and prefix, with a cleared environment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Trial, facts};
 use crate::command::CommandLine;
@@ -20,13 +20,14 @@ pub(crate) fn launcher(trial: &Trial) -> Result<(), String> {
 pub(crate) fn wheel(trial: &Trial) -> Result<(), String> {
     let folder = trial.fresh("wheel")?;
     let installed = pip(trial, &folder)?;
-    use_program(trial, &folder, &[&installed])?;
+    use_program(trial, &folder, &[&installed], None)?;
     let wheel = facts::wheel_file(trial)?;
     let uvx = trial.tools.join("bin/uvx");
     let uvx = [&*uvx.to_string_lossy(), "--offline", "--quiet", "--from", &wheel.to_string_lossy(), "mendline"]
         .map(str::to_owned);
     let uvx: Vec<&str> = uvx.iter().map(String::as_str).collect();
-    use_program(trial, &trial.fresh("uvx")?, &uvx)
+    let entry = format!(r#""command": "uvx", "args": ["mendline@{}", "run", "#, trial.release.version);
+    use_program(trial, &trial.fresh("uvx")?, &uvx, Some(&entry))
 }
 
 /// Creates a virtual environment with the wheel, and returns the path of the program.
@@ -46,7 +47,8 @@ pub(crate) fn pip(trial: &Trial, folder: &Path) -> Result<String, String> {
 pub(crate) fn npm(trial: &Trial) -> Result<(), String> {
     let folder = trial.fresh("npm")?;
     let script = npm_install(trial, &folder)?;
-    trial.nodes().iter().try_for_each(|node| use_program(trial, &folder, &[&node.to_string_lossy(), &script]))?;
+    let use_with = |node: &PathBuf| use_program(trial, &folder, &[&node.to_string_lossy(), &script], None);
+    trial.nodes().iter().try_for_each(use_with)?;
     npx(trial)
 }
 
@@ -102,7 +104,8 @@ fn npx(trial: &Trial) -> Result<(), String> {
         &platform,
         "mendline",
     ];
-    use_program(trial, &folder, &npx)
+    let entry = format!(r#""command": "npx", "args": ["-y", "mendline@{}", "run", "#, trial.release.version);
+    use_program(trial, &folder, &npx, Some(&entry))
 }
 
 /// Tests the install script.
@@ -110,21 +113,25 @@ pub(crate) fn install_script(trial: &Trial) -> Result<(), String> {
     let folder = trial.fresh("install")?;
     let script = files::source("test/install-trial.sh");
     let release = &trial.release;
-    let args =
-        [&*script.to_string_lossy(), &*release.out.to_string_lossy(), &release.version, &*folder.to_string_lossy()]
-            .map(str::to_owned);
+    let (script, packages, folder) =
+        (script.to_string_lossy(), release.out.to_string_lossy(), folder.to_string_lossy());
+    let args = [&*script, &*packages, &release.version, &*folder, trial.calls()].map(str::to_owned);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     CommandLine::new("sh", &args).run()
 }
 
-/// Runs version, demo and a dry run of wrap in an environment that has only a home and a path.
-fn use_program(trial: &Trial, folder: &Path, command: &[&str]) -> Result<(), String> {
+/// Runs version, demo and a dry run of wrap in an environment that has only a home and a path. `entry` is the beginning
+/// of the entry that wrap must show.
+fn use_program(trial: &Trial, folder: &Path, command: &[&str], entry: Option<&str>) -> Result<(), String> {
     let home = folder.join("home");
     files::make_empty(&home)?;
     let path = std::env::var("PATH").unwrap_or_default();
     let script = files::source("test/use.sh");
     let variables = [format!("HOME={}", home.display()), format!("PATH={path}")];
-    let mut args = vec!["-i", &variables[0], &variables[1], "sh"];
+    let expected = entry.map(|entry| format!("ENTRY={entry}"));
+    let mut args = vec!["-i", &variables[0], &variables[1]];
+    args.extend(expected.as_deref());
+    args.push("sh");
     let script = script.to_string_lossy();
     args.extend([&*script, &trial.release.version, trial.calls()]);
     args.extend(command);
