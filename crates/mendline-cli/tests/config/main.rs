@@ -11,6 +11,7 @@ mod client_entries;
 mod client_names;
 mod editing;
 mod named;
+mod operators;
 mod own_tools;
 mod reload;
 #[path = "../http/site.rs"]
