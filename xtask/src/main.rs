@@ -54,7 +54,7 @@ Commands:
   words    checks all texts for words that docs/glossary.md replaces; part of `test`
   links    checks the relative links and anchors of all pages; part of `test`
   site     builds the site of the pages with mdBook into target/site/book, and checks its links
-  picture  checks the picture of the demo: --write makes it from a run of the demo
+  picture  makes docs/demo.svg from a run of the demo
   defaults checks docs/defaults.md against the source of the defaults: --write
   deny     checks licences, sources and versions of dependencies against deny.toml: --advisories
   dist     makes the packages: --out DIR --sign KEY; --test installs and uses them; --crates; --notes
