@@ -44,7 +44,7 @@ pub struct Discovered {
 ///
 /// When the server asks for no login, metadata contradicts it, or a server cannot be reached.
 pub async fn discover(oauth: &OAuth, settings: &Settings, challenges: &[Challenge]) -> Result<Discovered, OAuthError> {
-    let rule = AddressRule::for_server(&settings.server, settings.allow_private);
+    let rule = AddressRule::of(settings);
     let search = Search { oauth, server: &settings.server, rule };
     let asked;
     let was_asked = challenges.is_empty() && !has_endpoints(settings);
@@ -86,14 +86,15 @@ pub(crate) async fn current_issuers(
     settings: &Settings,
     challenges: &[Challenge],
 ) -> Option<Vec<String>> {
-    let rule = AddressRule::for_server(&settings.server, settings.allow_private);
+    let rule = AddressRule::of(settings);
     let search = Search { oauth, server: &settings.server, rule };
     let named = challenges.iter().find_map(|it| it.resource_metadata.as_deref())?;
     let metadata = search.resource(Some(named)).await.ok()??;
     (!metadata.authorization_servers.is_empty()).then_some(metadata.authorization_servers)
 }
 
-fn has_endpoints(settings: &Settings) -> bool {
+/// Returns whether the endpoints are configured, so that nothing is discovered.
+pub(crate) fn has_endpoints(settings: &Settings) -> bool {
     settings.authorization_endpoint.is_some() && settings.token_endpoint.is_some()
 }
 
@@ -109,7 +110,7 @@ fn configured(settings: &Settings) -> Provider {
 struct Search<'a> {
     oauth: &'a OAuth,
     server: &'a str,
-    rule: AddressRule,
+    rule: AddressRule<'a>,
 }
 
 impl Search<'_> {
