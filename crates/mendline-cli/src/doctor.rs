@@ -47,6 +47,9 @@ use crate::untrusted_text::one_line;
 /// Time limit of one step.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// The limit for a renewal that is under way at the end: longer than two requests to a provider.
+const RENEWAL_LIMIT: Duration = Duration::from_secs(35);
+
 /// Number of servers that are examined at once, so that their starts do not slow each other down.
 const AT_ONCE: usize = 8;
 
@@ -128,6 +131,8 @@ pub(crate) fn run(options: &DoctorOptions) -> ExitCode {
     let examined = runtime.block_on(async {
         if is_one { one(options, limits, &mut report).await } else { all(options, limits, &mut report).await }
     });
+    // A token that a provider is rotating would be lost with the process.
+    runtime.block_on(mendline_oauth::finish_renewals(RENEWAL_LIMIT));
     // A pending name lookup must not delay the exit.
     runtime.shutdown_background();
     match examined {

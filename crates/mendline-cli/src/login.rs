@@ -93,6 +93,7 @@ fn here(options: &LoginOptions) -> Result<ExitCode, Refusal> {
     let redactor = Redactor::default();
     redactor.learn(&plan.secrets());
     let (oauth, settings) = address.login(&plan.upstream.name, redactor)?;
+    oauth.store().troubles().iter().for_each(|trouble| eprintln!("warning: {}", one_line(trouble)));
     let way = way(options);
     let ui = TerminalUi { pastes: way == Way::Paste, reads_any_input: options.no_browser };
     let login = mendline_oauth::LoginOptions {
@@ -148,6 +149,12 @@ fn summary(name: &str, logged_in: &LoggedIn, now: SystemTime) -> String {
         words.push_str(&format!(" as {}", one_line(&who)));
     }
     words.push_str(&format!(" ({}).", one_line(&info.issuer)));
+    if let Some(account) = info.account.as_ref().filter(|_| info.unverified) {
+        words.push_str(&format!(
+            " The provider does not say who logged in, so it is not verified that this is {}.",
+            one_line(account)
+        ));
+    }
     match logged_in.ends_at() {
         Some(end) => words.push_str(&format!(
             " The provider gave no refresh token, so this login ends {}; then `mendline login` is needed again.",

@@ -6,7 +6,7 @@ use clap::Args;
 use mendline::observe::redact::Redactor;
 use mendline_oauth::{LoggedOut, OAuth, Settings};
 
-use crate::cli::UNKNOWN;
+use crate::cli::{NEGATIVE, UNKNOWN};
 use crate::login::outcome::failed;
 use crate::login::server::{LoginServer, address};
 use crate::named::Refusal;
@@ -41,7 +41,13 @@ pub(crate) struct LogoutOptions {
 
 /// Runs `mendline logout`.
 pub(crate) fn run(options: &LogoutOptions) -> ExitCode {
-    logins(options).and_then(end_all).unwrap_or_else(|refusal| {
+    let ended = logins(options).and_then(|logins| {
+        // Files that cannot be read hold logins that are not ended.
+        let troubles = if options.all { credential::store()?.troubles() } else { Vec::new() };
+        troubles.iter().for_each(|trouble| eprintln!("warning: {}", one_line(trouble)));
+        end_all(&logins, !troubles.is_empty())
+    });
+    ended.unwrap_or_else(|refusal| {
         eprintln!("{}", refusal.words);
         ExitCode::from(refusal.code)
     })
@@ -60,9 +66,10 @@ fn logins(options: &LogoutOptions) -> Result<Vec<Login>, Refusal> {
         let (oauth, settings) = address(&plan)?.login(&plan.upstream.name, Redactor::default())?;
         return Ok(vec![Login { name: plan.upstream.name, oauth, settings }]);
     }
-    let stored = credential::store()?.logins().map_err(|error| failed("read", "the logins", &error))?;
+    let store = credential::store()?;
+    let stored = store.logins().map_err(|error| failed("read", "the logins", &error))?;
     let login = |info: mendline_oauth::LoginInfo| {
-        let oauth = credential::oauth_for(&info.server, false, None, Redactor::default())?;
+        let oauth = credential::oauth_for(&info.server, Redactor::default())?;
         let mut settings = Settings::new(info.server);
         settings.account = info.account;
         Ok(Login { name: settings.server.clone(), oauth, settings })
@@ -70,34 +77,48 @@ fn logins(options: &LogoutOptions) -> Result<Vec<Login>, Refusal> {
     stored.into_iter().map(login).collect::<Result<_, String>>().map_err(Refusal::from)
 }
 
-fn end_all(logins: Vec<Login>) -> Result<ExitCode, Refusal> {
+/// Ends the logins. One that cannot be ended does not keep the others.
+fn end_all(logins: &[Login], has_troubles: bool) -> Result<ExitCode, Refusal> {
     if logins.is_empty() {
-        println!("There are no logins.");
-        return Ok(ExitCode::from(UNKNOWN));
+        println!("{}", if has_troubles { "There are no other logins." } else { "There are no logins." });
+        return Ok(ExitCode::from(if has_troubles { NEGATIVE } else { UNKNOWN }));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Refusal::from(error.to_string()))?;
-    let mut code = ExitCode::SUCCESS;
+    let mut code = if has_troubles { NEGATIVE } else { 0 };
     for Login { name, oauth, settings } in logins {
-        let ended = runtime.block_on(mendline_oauth::logout(&oauth, &settings));
-        let name = one_line(&name);
-        match ended.map_err(|error| failed("log out of", &name, &error))? {
-            LoggedOut::Revoked => println!("Logged out of {name}: its tokens are revoked and deleted."),
-            LoggedOut::DeletedOnly { why: None } => println!(
-                "Logged out of {name}: its tokens are deleted here. The provider offers no revocation, so they stay \
-                 valid there until they expire."
-            ),
-            LoggedOut::DeletedOnly { why: Some(why) } => println!(
-                "Logged out of {name}: its tokens are deleted here. The revocation failed, so they stay valid at the \
-                 provider until they expire: {}",
-                one_line(&why)
-            ),
-            LoggedOut::NoLogin => {
-                println!("There is no login to {name}.");
-                code = ExitCode::from(UNKNOWN);
+        let ended = runtime.block_on(mendline_oauth::logout(oauth, settings));
+        let name = one_line(name);
+        match ended {
+            Ok(ended) => {
+                println!("{}", words(&name, &ended));
+                if ended == LoggedOut::NoLogin && code == 0 {
+                    code = UNKNOWN;
+                }
+            }
+            Err(error) => {
+                eprintln!("{}", failed("log out of", &name, &error).words);
+                code = NEGATIVE;
             }
         }
     }
     runtime.shutdown_background();
-    Ok(code)
+    Ok(ExitCode::from(code))
+}
+
+/// Returns the words about a logout.
+fn words(name: &str, ended: &LoggedOut) -> String {
+    match ended {
+        LoggedOut::Revoked => format!("Logged out of {name}: its tokens are revoked and deleted."),
+        LoggedOut::DeletedOnly { why: None } => format!(
+            "Logged out of {name}: its tokens are deleted here. The provider offers no revocation, so they stay valid \
+             there until they expire."
+        ),
+        LoggedOut::DeletedOnly { why: Some(why) } => format!(
+            "Logged out of {name}: its tokens are deleted here. The revocation failed, so they stay valid at the \
+             provider until they expire: {}",
+            one_line(why)
+        ),
+        LoggedOut::NoLogin => format!("There is no login to {name}."),
+    }
 }

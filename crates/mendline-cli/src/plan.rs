@@ -423,15 +423,21 @@ impl Address {
     /// Returns the trusted authorities of this machine and of this server, and the certificate of the client. The latter
     /// goes to this server only, not to its authorization server.
     fn tls_options(&self) -> Result<TlsOptions, String> {
+        let mut options = self.authorities()?;
+        if let Some(files) = &self.tls.client {
+            let read = ClientCertificate::read(&files.certificate, &files.key);
+            options.present(read.map_err(|fault| format!("`tls`: {fault}"))?);
+        }
+        Ok(options)
+    }
+
+    /// Returns the trusted authorities of this machine and of this server.
+    fn authorities(&self) -> Result<TlsOptions, String> {
         let mut options = extra_roots()?;
         if let Some(path) = &self.tls.authority {
             let failed = |why: &dyn std::fmt::Display| format!("`tls.authority`: {}: {why}", path.display());
             let pem = std::fs::read(path).map_err(|error| failed(&error))?;
             options.trust(&pem).map_err(|fault| failed(&fault))?;
-        }
-        if let Some(files) = &self.tls.client {
-            let read = ClientCertificate::read(&files.certificate, &files.key);
-            options.present(read.map_err(|fault| format!("`tls`: {fault}"))?);
         }
         Ok(options)
     }

@@ -93,6 +93,9 @@ pub(crate) fn run(options: &StatusOptions) -> ExitCode {
         eprintln!("warning: skipped {distrusted}");
     }
     let mut report = Report::of(registry.snapshots());
+    for trouble in logins::troubles() {
+        eprintln!("warning: {}", one_line(&trouble));
+    }
     match logins::stored() {
         Ok(logins) => report.add_logins(logins),
         Err(why) => eprintln!("warning: {}", one_line(&why)),

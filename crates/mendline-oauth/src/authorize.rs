@@ -143,14 +143,23 @@ impl AuthorizationRequest {
     }
 }
 
+/// The scopes for which an authorization server says who logged in.
+const IDENTITY: [&str; 2] = ["openid", "email"];
+
 /// Returns the scopes to request: those of the challenge, else those that the resource lists; then the configured ones
-/// and those of the earlier login; `offline_access` only if the authorization server lists it.
+/// and those of the earlier login; `offline_access` only if the authorization server lists it, and so are `openid` and
+/// `email`, for an account that is compared with the identity.
 pub(crate) fn scopes(settings: &Settings, found: &Discovered, earlier: &[String]) -> Vec<String> {
     let of_server = if found.challenge_scopes.is_empty() { &found.resource_scopes } else { &found.challenge_scopes };
     let mut scopes: Vec<String> = Vec::new();
     let offline = OFFLINE.to_owned();
     let wants_offline = Profile::of(&found.provider).offline_access && found.provider.lists_scope(&offline);
-    let additional = wants_offline.then_some(&offline);
+    let has_identity = settings.account.as_ref().is_some_and(|account| account.contains('@'));
+    let identity: Vec<String> = IDENTITY.map(str::to_owned).into();
+    // `email` has this meaning only beside `openid`.
+    let identity = identity.iter().filter(|it| has_identity && found.provider.lists_scope(it));
+    let identity = identity.filter(|_| found.provider.lists_scope(IDENTITY[0]));
+    let additional = identity.chain(wants_offline.then_some(&offline));
     for scope in of_server.iter().chain(&settings.scopes).chain(earlier).chain(additional) {
         if !scopes.contains(scope) {
             scopes.push(scope.clone());
@@ -205,6 +214,17 @@ mod tests {
 
     fn state(request: &AuthorizationRequest) -> String {
         request.state.expose().to_owned()
+    }
+
+    #[test]
+    fn identity_is_requested_for_an_account_where_listed() {
+        let mut settings = Settings { account: Some("me@work".to_owned()), ..Settings::new("https://mcp.example") };
+        let mut found = Discovered { provider: provider(), ..Discovered::default() };
+        assert!(scopes(&settings, &found, &[]).is_empty());
+        found.provider.scopes = Some(vec!["openid".to_owned(), "email".to_owned()]);
+        assert_eq!(scopes(&settings, &found, &[]), ["openid", "email"]);
+        settings.account = Some("work".to_owned());
+        assert!(scopes(&settings, &found, &[]).is_empty());
     }
 
     #[test]

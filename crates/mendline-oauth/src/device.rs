@@ -29,13 +29,16 @@ const MAX_INTERVAL: Duration = Duration::from_secs(60);
 /// The lifetime of a code, unless the server says otherwise.
 const LIFETIME: Duration = Duration::from_secs(600);
 
+/// The longest lifetime of a code that a server can give.
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The parts of a device login.
 pub(crate) struct DeviceLogin<'a> {
     pub(crate) provider: &'a Provider,
     pub(crate) client: &'a Client,
     pub(crate) scopes: &'a [String],
     pub(crate) resource: Option<&'a str>,
-    pub(crate) rule: AddressRule,
+    pub(crate) rule: AddressRule<'a>,
 }
 
 /// A device code.
@@ -118,7 +121,7 @@ async fn start(oauth: &OAuth, login: &DeviceLogin<'_>, ui: &dyn LoginUi) -> Resu
     ui.progress(&Progress::Device { code: shown(&user_code), url, complete_url });
     let seconds = |name: &str| answer.get(name).and_then(Value::as_u64).filter(|it| *it > 0).map(Duration::from_secs);
     let interval = seconds("interval").unwrap_or(INTERVAL).min(MAX_INTERVAL);
-    Ok(Code { code, interval, lifetime: seconds("expires_in").unwrap_or(LIFETIME) })
+    Ok(Code { code, interval, lifetime: seconds("expires_in").unwrap_or(LIFETIME).min(MAX_LIFETIME) })
 }
 
 #[cfg(test)]
@@ -187,6 +190,15 @@ mod tests {
             fake.on(TOKEN, json(400, &format!(r#"{{"error":"{error}"}}"#)));
             assert_eq!(run_with(&fake, &Person::default()).0 == Err(OAuthError::DeviceExpired), expired);
         }
+    }
+
+    #[test]
+    fn code_with_an_endless_lifetime_is_accepted() {
+        let fake = Fake::new();
+        let body = r#"{"device_code":"d","user_code":"A","verification_uri":"https://auth.example/go","expires_in":18446744073709551615}"#;
+        fake.on(DEVICE, json(200, body));
+        fake.on(TOKEN, json(200, r#"{"access_token":"a"}"#));
+        assert!(run_with(&fake, &Person::default()).0.is_ok());
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! The order is that of MCP: the metadata that the challenge names, then the well-known paths of the server; then the
 //! metadata of the authorization server, with the path of the issuer inserted or appended. A server of the revision
-//! 2025-03-26 has no metadata of the resource; its own origin is the authorization server.
+//! 2025-03-26 has no metadata of the resource; its own origin is the authorization server, or names another one, whose
+//! own metadata is then used.
 //!
 //! A document that is missing or no metadata is skipped. One that is about another server ends the discovery: a token
-//! for it could be used elsewhere. No document leads to another one, so there are no loops.
+//! for it could be used elsewhere. The documents of a chain are limited to three kinds, so there are no loops.
 
 use mendline::decisions::Secret;
 use mendline::transport::http::Challenge;
@@ -43,7 +44,7 @@ pub struct Discovered {
 ///
 /// When the server asks for no login, metadata contradicts it, or a server cannot be reached.
 pub async fn discover(oauth: &OAuth, settings: &Settings, challenges: &[Challenge]) -> Result<Discovered, OAuthError> {
-    let rule = AddressRule::for_server(&settings.server, settings.allow_private);
+    let rule = AddressRule::of(settings);
     let search = Search { oauth, server: &settings.server, rule };
     let asked;
     let was_asked = challenges.is_empty() && !has_endpoints(settings);
@@ -85,14 +86,15 @@ pub(crate) async fn current_issuers(
     settings: &Settings,
     challenges: &[Challenge],
 ) -> Option<Vec<String>> {
-    let rule = AddressRule::for_server(&settings.server, settings.allow_private);
+    let rule = AddressRule::of(settings);
     let search = Search { oauth, server: &settings.server, rule };
     let named = challenges.iter().find_map(|it| it.resource_metadata.as_deref())?;
     let metadata = search.resource(Some(named)).await.ok()??;
     (!metadata.authorization_servers.is_empty()).then_some(metadata.authorization_servers)
 }
 
-fn has_endpoints(settings: &Settings) -> bool {
+/// Returns whether the endpoints are configured, so that nothing is discovered.
+pub(crate) fn has_endpoints(settings: &Settings) -> bool {
     settings.authorization_endpoint.is_some() && settings.token_endpoint.is_some()
 }
 
@@ -108,7 +110,7 @@ fn configured(settings: &Settings) -> Provider {
 struct Search<'a> {
     oauth: &'a OAuth,
     server: &'a str,
-    rule: AddressRule,
+    rule: AddressRule<'a>,
 }
 
 impl Search<'_> {
@@ -221,8 +223,9 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// The origin of the server as its authorization server (2025-03-26). Its metadata may name any issuer: the server
-    /// chooses its authorization server in either case.
+    /// The origin of the server as its authorization server (2025-03-26). If its metadata names another issuer, only
+    /// the metadata of that issuer counts: endpoints of the server's copy could lead the code, and the secret of a
+    /// client that is registered at the issuer, to another place (mix-up).
     async fn origin_as_issuer(&self, refused: bool) -> Result<Discovered, OAuthError> {
         let Some(parts) = Parts::of(self.server) else {
             return Err(OAuthError::NoLoginOffered { server: self.server.to_owned() });
@@ -230,6 +233,10 @@ impl Search<'_> {
         let rule = self.rule;
         let found = self.first(&candidates_of(parts.origin), |body| Provider::parse(body, rule)).await?;
         let provider = match found {
+            Some(copy) if copy.check_issuer(parts.origin).is_err() => match self.provider(&copy.issuer).await? {
+                Some(provider) => provider,
+                None => return Err(mismatch(parts.origin, &copy.issuer)),
+            },
             Some(provider) => provider,
             None if refused => Provider::with_default_endpoints(parts.origin),
             None => return Err(OAuthError::NoLoginOffered { server: self.server.to_owned() }),
@@ -273,6 +280,10 @@ impl Search<'_> {
     }
 }
 
+fn mismatch(expected: &str, found: &str) -> OAuthError {
+    OAuthError::IssuerMismatch { expected: shown(expected), found: shown(found) }
+}
+
 /// The addresses of an issuer's metadata in the order of MCP.
 fn candidates_of(issuer: &str) -> Vec<String> {
     let Some(parts) = Parts::of(issuer) else { return Vec::new() };
@@ -289,201 +300,4 @@ fn candidates_of(issuer: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{Fake, block_on, json};
-
-    const SERVER: &str = "https://mcp.example/api/mcp";
-    const PRM: &str = "https://mcp.example/.well-known/oauth-protected-resource/api/mcp";
-
-    fn prm(resource: &str, issuer: &str) -> String {
-        serde_json::json!({"resource": resource, "authorization_servers": [issuer], "scopes_supported": ["r"]})
-            .to_string()
-    }
-
-    fn metadata(issuer: &str) -> String {
-        serde_json::json!({
-            "issuer": issuer, "authorization_endpoint": "https://auth.example/authorize",
-            "token_endpoint": "https://auth.example/token", "code_challenge_methods_supported": ["S256"],
-        })
-        .to_string()
-    }
-
-    fn found(fake: &Fake, challenges: &[Challenge]) -> Result<Discovered, OAuthError> {
-        block_on(discover(&fake.oauth(), &Settings::new(SERVER), challenges))
-    }
-
-    fn challenge(header: &str) -> Vec<Challenge> {
-        Challenge::parse(header)
-    }
-
-    #[test]
-    fn challenge_is_followed_first() {
-        let fake = Fake::new();
-        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
-        fake.on(PRM, json(200, &prm(SERVER, "https://other.example")));
-        fake.on(
-            "https://auth.example/.well-known/oauth-authorization-server",
-            json(200, &metadata("https://auth.example")),
-        );
-        let header = r#"Bearer resource_metadata="https://mcp.example/meta", scope="a b""#;
-        let found = found(&fake, &challenge(header)).unwrap();
-        assert_eq!(found.provider.token_endpoint, "https://auth.example/token");
-        assert_eq!(found.challenge_scopes, ["a", "b"]);
-        assert_eq!((found.resource.as_deref(), found.resource_scopes), (Some(SERVER), vec!["r".to_owned()]));
-    }
-
-    #[test]
-    fn server_is_asked_when_no_challenge_is_known() {
-        let fake = Fake::new();
-        let mut refusal = json(401, "{}");
-        let header = r#"Bearer resource_metadata="https://mcp.example/meta""#;
-        refusal.headers.push(("WWW-Authenticate".to_owned(), header.to_owned()));
-        fake.on(SERVER, refusal);
-        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
-        fake.on(
-            "https://auth.example/.well-known/oauth-authorization-server",
-            json(200, &metadata("https://auth.example")),
-        );
-        assert!(found(&fake, &[]).is_ok());
-        assert_eq!(fake.urls()[..2], [SERVER, "https://mcp.example/meta"]);
-    }
-
-    #[test]
-    fn server_with_anonymous_handshake_gives_its_challenge_for_a_list() {
-        let fake = Fake::new();
-        fake.on(SERVER, json(200, "{}"));
-        let mut refusal = json(401, "{}");
-        let header = r#"Bearer resource_metadata="https://mcp.example/meta", scope="basic""#;
-        refusal.headers.push(("WWW-Authenticate".to_owned(), header.to_owned()));
-        fake.on(SERVER, refusal);
-        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
-        fake.on(
-            "https://auth.example/.well-known/oauth-authorization-server",
-            json(200, &metadata("https://auth.example")),
-        );
-        assert_eq!(found(&fake, &[]).unwrap().challenge_scopes, ["basic"]);
-        assert_eq!(fake.urls()[..3], [SERVER, SERVER, "https://mcp.example/meta"]);
-    }
-
-    #[test]
-    fn challenge_without_metadata_leads_to_that_of_the_first_refusal() {
-        let fake = Fake::new();
-        let mut refusal = json(401, "{}");
-        let header = r#"Bearer resource_metadata="https://mcp.example/meta", scope="read""#;
-        refusal.headers.push(("WWW-Authenticate".to_owned(), header.to_owned()));
-        fake.on(SERVER, refusal);
-        fake.on("https://mcp.example/meta", json(200, &prm(SERVER, "https://auth.example")));
-        let metadata = json(200, &metadata("https://auth.example"));
-        fake.on("https://auth.example/.well-known/oauth-authorization-server", metadata);
-        let found = found(&fake, &challenge(r#"Bearer error="insufficient_scope", scope="write""#)).unwrap();
-        assert_eq!(
-            (found.provider.issuer.as_str(), found.challenge_scopes),
-            ("https://auth.example", vec!["write".to_owned()])
-        );
-    }
-
-    #[test]
-    fn well_known_paths_are_tried_in_order() {
-        let fake = Fake::new();
-        let root = "https://mcp.example/.well-known/oauth-protected-resource";
-        fake.on(root, json(200, &prm("https://mcp.example", "https://auth.example/tenant")));
-        let appended = "https://auth.example/tenant/.well-known/openid-configuration";
-        fake.on(appended, json(200, &metadata("https://auth.example/tenant")));
-        assert!(found(&fake, &challenge("Bearer")).is_ok());
-        assert_eq!(
-            fake.urls(),
-            [
-                PRM,
-                root,
-                "https://auth.example/.well-known/oauth-authorization-server/tenant",
-                "https://auth.example/.well-known/openid-configuration/tenant",
-                appended,
-            ]
-        );
-    }
-
-    #[test]
-    fn metadata_about_another_server_is_refused() {
-        let fake = Fake::new();
-        fake.on(PRM, json(200, &prm("https://evil.example/mcp", "https://auth.example")));
-        assert!(matches!(found(&fake, &challenge("Bearer")), Err(OAuthError::ResourceMismatch { .. })));
-        assert_eq!(fake.urls(), [PRM], "nothing else is requested");
-    }
-
-    #[test]
-    fn metadata_of_another_issuer_is_refused() {
-        let fake = Fake::new();
-        fake.on(PRM, json(200, &prm(SERVER, "https://auth.example")));
-        fake.on(
-            "https://auth.example/.well-known/oauth-authorization-server",
-            json(200, &metadata("https://evil.example")),
-        );
-        assert!(matches!(found(&fake, &challenge("Bearer")), Err(OAuthError::IssuerMismatch { .. })));
-    }
-
-    #[test]
-    fn private_addresses_and_files_in_metadata_are_refused() {
-        for issuer in ["https://169.254.169.254", "file:///etc/passwd", "http://auth.example", "https://127.0.0.1"] {
-            let fake = Fake::new();
-            fake.on(PRM, json(200, &prm(SERVER, issuer)));
-            assert!(matches!(found(&fake, &challenge("Bearer")), Err(OAuthError::Address { .. })), "{issuer}");
-            assert_eq!(fake.urls(), [PRM]);
-        }
-        let fake = Fake::new();
-        let header = r#"Bearer resource_metadata="http://169.254.169.254/latest/meta-data""#;
-        assert!(matches!(found(&fake, &challenge(header)), Err(OAuthError::Address { .. })));
-        assert!(fake.urls().is_empty());
-    }
-
-    #[test]
-    fn server_of_2025_03_26_is_its_own_authorization_server() {
-        let fake = Fake::new();
-        fake.on(
-            "https://mcp.example/.well-known/oauth-authorization-server",
-            json(200, &metadata("https://auth.example")),
-        );
-        let with_metadata = found(&fake, &challenge("Bearer")).unwrap();
-        assert_eq!((with_metadata.provider.issuer.as_str(), with_metadata.resource), ("https://auth.example", None));
-
-        let without = found(&Fake::new(), &challenge("Bearer")).unwrap();
-        assert_eq!(without.provider.authorization_endpoint.as_deref(), Some("https://mcp.example/authorize"));
-        assert_eq!(without.provider.registration_endpoint.as_deref(), Some("https://mcp.example/register"));
-    }
-
-    #[test]
-    fn server_with_anonymous_handshake_is_found_by_its_metadata() {
-        let fake = Fake::new();
-        fake.on(SERVER, json(200, "{}"));
-        fake.on(PRM, json(200, &prm(SERVER, "https://auth.example")));
-        let metadata = json(200, &metadata("https://auth.example"));
-        fake.on("https://auth.example/.well-known/oauth-authorization-server", metadata);
-        assert!(found(&fake, &[]).is_ok());
-    }
-
-    #[test]
-    fn server_that_refuses_nothing_offers_no_login() {
-        let fake = Fake::new();
-        fake.on(SERVER, json(200, "{}"));
-        assert!(matches!(found(&fake, &[]), Err(OAuthError::NoLoginOffered { .. })));
-    }
-
-    #[test]
-    fn outage_is_not_taken_for_missing_metadata() {
-        let fake = Fake::new();
-        fake.on(PRM, json(503, "<html>"));
-        let error = found(&fake, &challenge("Bearer")).unwrap_err();
-        assert!(error.can_pass(), "{error}");
-    }
-
-    #[test]
-    fn configured_endpoints_replace_discovery() {
-        let fake = Fake::new();
-        let mut settings = Settings::new(SERVER);
-        settings.authorization_endpoint = Some("https://idp.example/a".to_owned());
-        settings.token_endpoint = Some("https://idp.example/t".to_owned());
-        let found = block_on(discover(&fake.oauth(), &settings, &[])).unwrap();
-        assert_eq!((found.provider.issuer.as_str(), found.provider.pkce), ("https://idp.example", true));
-        assert!(fake.urls().is_empty());
-    }
-}
+mod tests;

@@ -218,6 +218,11 @@ impl OAuthError {
         matches!(self, OAuthError::Sealed { .. } | OAuthError::KeyLost { .. } | OAuthError::NoSeal { .. })
     }
 
+    /// Returns whether the authorization server does not know the client.
+    pub(crate) fn is_invalid_client(&self) -> bool {
+        matches!(self, OAuthError::Denied { error, .. } if is_client_error(error))
+    }
+
     /// Returns the reason in the words of the engine.
     pub fn for_engine(&self) -> CredentialError {
         match self {
@@ -238,6 +243,11 @@ impl OAuthError {
 
 impl std::error::Error for OAuthError {}
 
+/// Returns whether an error code means that the client is not known. Some servers have names of their own.
+pub(crate) fn is_client_error(error: &str) -> bool {
+    ["invalid_client", "unauthorized_client", "invalid_client_id", "incorrect_client_credentials"].contains(&error)
+}
+
 impl fmt::Display for OAuthError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -255,7 +265,7 @@ impl fmt::Display for OAuthError {
             OAuthError::Key { why } => write!(f, "cannot sign with the private key: {why}"),
             OAuthError::Ceiling { origin, count } => write!(
                 f,
-                "{count} requests to {origin} were fruitless today, so no more are sent; log in again or wait until tomorrow"
+                "{count} requests to {origin} were fruitless today, so no more are sent before tomorrow; a new login ends that"
             ),
             OAuthError::Sealed { path, .. } | OAuthError::KeyLost { path } => {
                 write!(f, "cannot use {}: {}", path.display(), self.sealed_because())

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -172,19 +173,27 @@ impl From<FetchError> for SendError {
 }
 
 /// Returns the addresses to which requests about the login to an MCP server may go: public ones only, unless the server
-/// itself has a private one or the operator allows it.
-pub async fn address_policy(server: &str, allow_private: bool) -> AddressPolicy {
-    let Some(parts) = Parts::of(server) else { return AddressPolicy::Public };
+/// itself has only private ones or the operator allows it. `None`: the name of the server cannot be looked up now, for
+/// instance before a VPN is up; until then only public ones are allowed.
+pub async fn address_policy(server: &str, allow_private: bool) -> Option<AddressPolicy> {
+    let Some(parts) = Parts::of(server) else { return Some(AddressPolicy::Public) };
     if allow_private || parts.is_private() {
-        return AddressPolicy::Any;
+        return Some(AddressPolicy::Any);
     }
     let lookup = tokio::net::lookup_host((parts.host, parts.port.unwrap_or(443)));
-    // A name that cannot be looked up here is looked up by a proxy, or not at all.
-    let is_private = match tokio::time::timeout(LOOKUP, lookup).await {
-        Ok(Ok(mut addresses)) => addresses.any(|address| crate::url::is_private(address.ip())),
-        _ => false,
-    };
-    if is_private { AddressPolicy::Any } else { AddressPolicy::Public }
+    let addresses: Vec<IpAddr> =
+        tokio::time::timeout(LOOKUP, lookup).await.ok()?.ok()?.map(|address| address.ip()).collect();
+    policy_for(&addresses)
+}
+
+/// Returns the policy for a server with these addresses. A name with public and private ones is no private server: its
+/// operator could add a private one of somebody else.
+fn policy_for(addresses: &[IpAddr]) -> Option<AddressPolicy> {
+    match addresses {
+        [] => None,
+        some if some.iter().all(|address| crate::url::is_private(*address)) => Some(AddressPolicy::Any),
+        _ => Some(AddressPolicy::Public),
+    }
 }
 
 #[cfg(test)]
@@ -240,9 +249,23 @@ mod tests {
 
     #[test]
     fn private_server_allows_private_addresses() {
-        assert_eq!(run(address_policy("http://localhost:1/mcp", false)), AddressPolicy::Any);
-        assert_eq!(run(address_policy("https://192.0.2.1/mcp", false)), AddressPolicy::Public);
-        assert_eq!(run(address_policy("https://192.0.2.1/mcp", true)), AddressPolicy::Any);
-        assert_eq!(run(address_policy("nonsense", true)), AddressPolicy::Public);
+        assert_eq!(run(address_policy("http://localhost:1/mcp", false)), Some(AddressPolicy::Any));
+        assert_eq!(run(address_policy("https://192.0.2.1/mcp", false)), Some(AddressPolicy::Public));
+        assert_eq!(run(address_policy("https://192.0.2.1/mcp", true)), Some(AddressPolicy::Any));
+        assert_eq!(run(address_policy("nonsense", true)), Some(AddressPolicy::Public));
+    }
+
+    #[test]
+    fn name_with_public_and_private_addresses_allows_only_public_ones() {
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<IpAddr>>();
+        assert_eq!(policy_for(&addresses(&["10.0.0.1", "fd00::1"])), Some(AddressPolicy::Any));
+        assert_eq!(policy_for(&addresses(&["10.0.0.1", "192.0.2.1"])), Some(AddressPolicy::Public));
+        assert_eq!(policy_for(&addresses(&["192.0.2.1"])), Some(AddressPolicy::Public));
+        assert_eq!(policy_for(&[]), None);
+    }
+
+    #[test]
+    fn name_that_cannot_be_looked_up_gives_no_lasting_policy() {
+        assert_eq!(run(address_policy("https://no-such-host.invalid/mcp", false)), None);
     }
 }

@@ -45,9 +45,30 @@ fn from_claims(claims: &Map<String, Value>) -> Option<Identity> {
     (identity != Identity::default()).then_some(identity)
 }
 
-/// Checks that a login is that of the configured account.
+/// Returns whether an ID token is of this account.
+pub(crate) fn is_of(id_token: Option<&Secret>, account: &str) -> bool {
+    let identity = id_token.and_then(claims).and_then(|claims| from_claims(&claims));
+    identity.is_some_and(|identity| names(&identity, account))
+}
+
+/// Returns whether it is known that a login is of the configured account. A label says nothing about the identity.
+pub(crate) fn is_verified(account: Option<&str>, found: Option<&Identity>) -> bool {
+    match account {
+        Some(account) if account.contains('@') => found.is_some_and(|found| names(found, account)),
+        _ => true,
+    }
+}
+
+fn names(identity: &Identity, account: &str) -> bool {
+    let names = [&identity.email, &identity.name, &identity.subject];
+    names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(account))
+}
+
+/// Checks that a login is not that of another account than the configured one.
 ///
 /// An account with `@` is the identity itself. Another account is a label; it belongs to the person who logged in first.
+/// An authorization server that does not say who logged in can be used, too: otherwise it could have no two accounts.
+/// Such a login is marked as not verified ([`is_verified`]).
 pub(crate) fn check_account(
     account: Option<&str>,
     earlier: Option<&Identity>,
@@ -58,8 +79,7 @@ pub(crate) fn check_account(
         expected: expected.to_owned(),
         found: found.shown().unwrap_or("another account").to_owned(),
     };
-    let names = [&found.email, &found.name, &found.subject];
-    if names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(account)) {
+    if names(found, account) {
         return Ok(());
     }
     if account.contains('@') {
@@ -110,9 +130,17 @@ mod tests {
         assert!(check_account(Some("ME@work.example"), None, Some(&me)).is_ok());
         let error = check_account(Some("me@work.example"), None, Some(&other)).unwrap_err().to_string();
         assert!(error.contains("you@work.example, expected me@work.example; nothing was stored"), "{error}");
-        // The server does not say the address.
-        assert!(check_account(Some("me@work.example"), None, Some(&identity("1", None))).is_ok());
-        assert!(check_account(Some("me@work.example"), None, None).is_ok());
+    }
+
+    #[test]
+    fn login_without_a_known_identity_is_not_verified() {
+        let (me, unnamed) = (identity("1", Some("me@work.example")), identity("1", None));
+        for found in [Some(&unnamed), None] {
+            assert!(check_account(Some("me@work.example"), None, found).is_ok());
+            assert!(!is_verified(Some("me@work.example"), found));
+            assert!(is_verified(Some("work"), found) && is_verified(None, found));
+        }
+        assert!(is_verified(Some("Me@work.example"), Some(&me)));
     }
 
     #[test]

@@ -42,6 +42,7 @@ use mendline::observe::redact::Redactor;
 pub use discovery::{Discovered, discover};
 pub use error::OAuthError;
 pub use login::{LoggedIn, LoggedOut, LoginInfo, LoginOptions, Way, login, login_of, logout, token};
+pub use registration::needs_client;
 pub use renew::finish_renewals;
 pub use settings::{ClientCredentialsSettings, Settings};
 pub use source::{ClientCredentialsSource, LimitedSource, OAuthSource};
@@ -55,7 +56,11 @@ pub struct OAuth {
     store: Store,
     redactor: Redactor,
     clock: Clock,
+    notices: Notices,
 }
+
+/// The receiver of notices for the operator.
+type Notices = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The clock of this machine, which a test may replace.
 type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -67,7 +72,7 @@ fn system_clock() -> Clock {
 impl OAuth {
     /// Puts the parts together.
     pub fn new(http: Arc<dyn http::HttpClient>, store: Store) -> OAuth {
-        OAuth { http, store, redactor: Redactor::default(), clock: system_clock() }
+        OAuth { http, store, redactor: Redactor::default(), clock: system_clock(), notices: Arc::new(|_| {}) }
     }
 
     /// Sets the redactor, which learns every secret before it is used.
@@ -80,6 +85,16 @@ impl OAuth {
     pub fn clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> OAuth {
         self.clock = Arc::new(clock);
         self
+    }
+
+    /// Sets the receiver of notices for the operator: troubles in spite of which a login works.
+    pub fn notices(mut self, receiver: impl Fn(&str) + Send + Sync + 'static) -> OAuth {
+        self.notices = Arc::new(receiver);
+        self
+    }
+
+    fn notify(&self, notice: &str) {
+        (self.notices)(notice);
     }
 
     /// The store of logins.

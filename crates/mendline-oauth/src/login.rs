@@ -111,6 +111,8 @@ pub struct LoginInfo {
     pub ended: bool,
     /// Whether its tokens are sealed with a key in the keyring.
     pub sealed: bool,
+    /// Whether it is not known that this is the login of the account, because the authorization server does not say it.
+    pub unverified: bool,
 }
 
 /// The result of a logout.

@@ -65,7 +65,7 @@ pub struct Provider {
 
 impl Provider {
     /// Parses a document and checks its addresses. `Ok(None)` if it is not one.
-    pub(crate) fn parse(body: &str, rule: AddressRule) -> Result<Option<Provider>, OAuthError> {
+    pub(crate) fn parse(body: &str, rule: AddressRule<'_>) -> Result<Option<Provider>, OAuthError> {
         let Some(object) = object(body) else { return Ok(None) };
         let (Some(issuer), Some(token_endpoint)) = (text(&object, "issuer"), text(&object, "token_endpoint")) else {
             return Ok(None);

@@ -82,11 +82,18 @@ pub(crate) async fn client_for(
         return Ok((client.clone(), false));
     }
     match &provider.registration_endpoint {
-        Some(endpoint) if Profile::of(provider).registers => {
+        Some(endpoint) if !needs_client(settings, provider) => {
             register(oauth, provider, endpoint, redirect).await.map(|client| (client, true))
         }
         _ => Err(OAuthError::ClientNeeded { issuer: provider.issuer.clone(), redirect: redirect.to_owned() }),
     }
+}
+
+/// Returns whether a login needs a client that a person creates at the authorization server first.
+pub fn needs_client(settings: &Settings, provider: &Provider) -> bool {
+    let has_document = settings.client_metadata_url.is_some() && provider.accepts_metadata_documents;
+    let registers = provider.registration_endpoint.is_some() && Profile::of(provider).registers;
+    settings.client_id.is_none() && !has_document && !registers
 }
 
 async fn register(oauth: &OAuth, provider: &Provider, endpoint: &str, redirect: &str) -> Result<Client, OAuthError> {

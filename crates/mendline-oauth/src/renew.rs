@@ -2,10 +2,11 @@
 //!
 //! A server that rotates refresh tokens takes a second use of one for theft and ends the login. So a process takes the
 //! lock of the login, reads it again, and uses a token that another process has written. Only otherwise it sends the
-//! refresh token, and it writes the new one durably before anything uses it.
+//! refresh token, and it writes the new one durably before anything uses it. The space for it is taken before the request
+//! is sent; if the disk fails regardless, the new tokens are used from memory and written later.
 //!
-//! Only `invalid_grant`, seen twice with a pause and a fresh look at the store between, ends a login. Everything else
-//! can pass, and the login stays.
+//! Only `invalid_grant`, seen twice with a pause and a fresh look at the store between, ends a login. Another refusal is
+//! checked in the same way, and the login stays. Everything else can pass.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::token::{self, Grant, TokenRequest, TokenResult, Tokens};
 /// The limit for waiting for the lock. Its holder has a request under way, which has a limit itself.
 const LOCK_WITHIN: Duration = Duration::from_secs(45);
 
-/// The pause before a second opinion about the end of a login.
+/// The pause before a second opinion about a refusal.
 const SECOND_OPINION: Duration = Duration::from_millis(2100);
 
 /// Renews a login in a task of its own: a caller that goes away does not stop it between the answer of the server and
@@ -76,6 +77,7 @@ pub async fn finish_renewals(within: Duration) {
     while UNDER_WAY.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
         sleep(FINISH_INTERVAL).await;
     }
+    Store::write_unsaved().await;
 }
 
 struct Renewal {
@@ -94,6 +96,15 @@ enum Found {
     Old(Login, Secret),
 }
 
+/// The answer of the server to a refresh token.
+enum Refreshed {
+    Renewed(Login),
+    /// It says that the token is not valid.
+    InvalidGrant,
+    /// It refuses the request for another reason.
+    Denied(OAuthError),
+}
+
 impl Renewal {
     async fn run(self) -> Result<Login, OAuthError> {
         let refused = {
@@ -103,8 +114,9 @@ impl Renewal {
                 Found::Old(login, token) => (login, token),
             };
             match self.refresh(&login, &token).await? {
-                Some(renewed) => return Ok(renewed),
-                None => token,
+                Refreshed::Renewed(renewed) => return Ok(renewed),
+                Refreshed::InvalidGrant => Some(token),
+                Refreshed::Denied(_) => None,
             }
         };
         // Another process may have written a newer token without the lock: a login, or a restored file.
@@ -114,12 +126,22 @@ impl Renewal {
             Found::Newer(login) => return Ok(login),
             Found::Old(login, token) => (login, token),
         };
-        if let Some(renewed) = self.refresh(&login, &token).await? {
-            return Ok(renewed);
+        match self.refresh(&login, &token).await? {
+            Refreshed::Renewed(renewed) => return Ok(renewed),
+            Refreshed::InvalidGrant => {}
+            Refreshed::Denied(error) => {
+                if error.is_invalid_client() {
+                    self.forget_registration(&login).await?;
+                }
+                return Err(error);
+            }
         }
-        if token == refused {
-            self.oauth.store.save(&self.key, &Login { ended: true, ..login }).await?;
+        if refused != Some(token) {
+            let why = "it says that the refresh token is not valid".to_owned();
+            return Err(OAuthError::Unavailable { url: login.token_endpoint, why });
         }
+        // A mark that cannot be written is found out again.
+        let _ = self.oauth.store.save(&self.key, &Login { ended: true, ..login }).await;
         Err(OAuthError::LoginEnded { name: self.name.clone() })
     }
 
@@ -142,11 +164,12 @@ impl Renewal {
         }
     }
 
-    /// Sends the refresh token. `Ok(None)` means that the server says that it is not valid.
-    async fn refresh(&self, login: &Login, token: &Secret) -> Result<Option<Login>, OAuthError> {
+    /// Sends the refresh token.
+    async fn refresh(&self, login: &Login, token: &Secret) -> Result<Refreshed, OAuthError> {
         let mut login = login.clone();
         // A rotated token that cannot be stored would be lost.
         self.oauth.store.prepare().await?;
+        let space = self.oauth.store.reserve(&self.key).await?;
         let now = (self.oauth.clock)();
         let mut result = self.send(&login, token).await?;
         if result.refuses_resource() && login.resource.is_some() {
@@ -155,10 +178,7 @@ impl Renewal {
             result = self.send(&login, token).await?;
         }
         if result.is_invalid_grant() {
-            return Ok(None);
-        }
-        if result.is_invalid_client() {
-            self.forget_registration(&login).await?;
+            return Ok(Refreshed::InvalidGrant);
         }
         if let TokenResult::Denied { error, .. } = &result
             && !token::is_known_error(error)
@@ -167,10 +187,18 @@ impl Renewal {
             let (url, why) = (login.token_endpoint.clone(), format!("it answered {error}"));
             return Err(OAuthError::Unavailable { url, why });
         }
-        let tokens = result.into_tokens(&login.token_endpoint)?;
-        login.renew(tokens, seconds(now));
-        self.oauth.store.save(&self.key, &login).await?;
-        Ok(Some(login))
+        let is_denied = matches!(result, TokenResult::Denied { .. });
+        match result.into_tokens(&login.token_endpoint) {
+            Ok(tokens) => login.renew(tokens, seconds(now)),
+            Err(error) if is_denied => return Ok(Refreshed::Denied(error)),
+            Err(error) => return Err(error),
+        }
+        if let Err(error) = self.oauth.store.save_renewed(&self.key, &login, space).await {
+            let name = &self.name;
+            self.oauth
+                .notify(&format!("the renewed login for {name} is only in memory until it can be written: {error}"));
+        }
+        Ok(Refreshed::Renewed(login))
     }
 
     async fn send(&self, login: &Login, token: &Secret) -> Result<TokenResult, OAuthError> {

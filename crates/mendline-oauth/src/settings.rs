@@ -37,6 +37,8 @@ pub struct Settings {
     pub auth_method: Option<AuthMethod>,
     /// Whether the authorization server may have a private address although the MCP server has a public one.
     pub allow_private: bool,
+    /// Whether requests to the host of the MCP server may be unencrypted.
+    pub allow_http: bool,
     /// The token that requests to the server carry.
     pub bearer: Bearer,
 }
@@ -59,6 +61,7 @@ impl Settings {
             token_endpoint: None,
             auth_method: None,
             allow_private: false,
+            allow_http: false,
             bearer: Bearer::default(),
         }
     }

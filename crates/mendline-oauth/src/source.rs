@@ -20,9 +20,10 @@ use tokio::time::{Instant, sleep};
 
 pub use self::limited::LimitedSource;
 pub use self::machine::ClientCredentialsSource;
-use crate::discovery::current_issuers;
+use crate::discovery::{current_issuers, has_endpoints};
 use crate::error::OAuthError;
 use crate::login::{LoggedIn, LoginOptions, login};
+use crate::mcp_remote::McpRemote;
 use crate::renew::renew;
 use crate::settings::{Bearer, Settings};
 use crate::store::counters::Demand;
@@ -30,7 +31,7 @@ use crate::store::record::{Login, from_seconds};
 use crate::store::{Key, Stamp, Store};
 use crate::text::quoted;
 use crate::url::Parts;
-use crate::{LoginUi, OAuth, mcp_remote};
+use crate::{LoginUi, OAuth, identity};
 
 /// The interval at which the store is checked while a login is needed.
 const POLL_NEEDED: Duration = Duration::from_secs(1);
@@ -44,6 +45,9 @@ const QUICK: Duration = Duration::from_secs(30);
 /// The number of renewals in a row that were refused at once, before the pauses begin.
 const QUICK_RENEWALS: u32 = 3;
 
+/// The pause after a renewal that was refused, or whose result cannot be stored; each further one doubles it.
+const FAILED_PAUSE: Duration = Duration::from_secs(60);
+
 /// The longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
@@ -53,7 +57,7 @@ pub struct OAuthSource {
     settings: Settings,
     key: Key,
     auto_login: Option<Arc<dyn LoginUi>>,
-    adopt_from: Option<PathBuf>,
+    mcp_remote: Option<McpRemote>,
     /// The access token that was given last.
     last: Option<Secret>,
     /// The state of the store at the last read.
@@ -68,6 +72,10 @@ pub struct OAuthSource {
     quick_refusals: u32,
     /// The time at which a renewal may be tried again.
     pause_until: Option<Instant>,
+    /// Renewals in a row that failed for a reason that waiting may not end.
+    failures: u32,
+    /// The origin that gets no requests before tomorrow, or before a login.
+    limited: Option<String>,
 }
 
 impl OAuthSource {
@@ -79,7 +87,7 @@ impl OAuthSource {
             settings,
             key,
             auto_login: None,
-            adopt_from: None,
+            mcp_remote: None,
             last: None,
             seen: None,
             needs_login: false,
@@ -88,6 +96,8 @@ impl OAuthSource {
             flow_error: None,
             quick_refusals: 0,
             pause_until: None,
+            failures: 0,
+            limited: None,
         }
     }
 
@@ -98,9 +108,10 @@ impl OAuthSource {
         self
     }
 
-    /// Lets the source use valid tokens of mcp-remote in this directory, usually `~/.mcp-auth`. They are only read.
-    pub fn adopt_from(mut self, mcp_auth: PathBuf) -> OAuthSource {
-        self.adopt_from = Some(mcp_auth);
+    /// Lets the source use valid tokens of mcp-remote in this directory, usually `~/.mcp-auth`, for requests with these
+    /// headers. They are only read. With an account, only a token that names it is used.
+    pub fn adopt_from(mut self, directory: PathBuf, headers: Vec<(String, Secret)>) -> OAuthSource {
+        self.mcp_remote = Some(McpRemote { directory, headers });
         self
     }
 
@@ -147,7 +158,8 @@ impl OAuthSource {
                 (None, None) => Ok(None),
             };
         };
-        let is_refused = self.pause_until.is_some() && self.last.as_ref() == Some(&login.access_token);
+        let is_waiting = self.pause_until.is_some() || self.limited.is_some();
+        let is_refused = is_waiting && self.last.as_ref() == Some(&login.access_token);
         let now = (self.oauth.clock)();
         if !login.ended && !is_refused && !login.expires_within(Duration::ZERO, now) {
             return Ok(Some(self.give(&login)));
@@ -155,8 +167,13 @@ impl OAuthSource {
         if is_refused && !self.pause_is_over() {
             return Ok(Some(self.give(&login)));
         }
-        self.pause_until = None;
-        self.renewed(&login, &[]).await
+        (self.pause_until, self.limited) = (None, None);
+        let renewed = self.renewed(&login, &[]).await;
+        if is_waiting && renewed.as_ref().is_err_and(CredentialError::can_pass) {
+            // The engine waits for nothing any more, so that only this source asks again.
+            self.pause_until = Some(Instant::now() + FAILED_PAUSE);
+        }
+        renewed
     }
 
     /// A renewed login; the old one as long as it is valid.
@@ -189,7 +206,8 @@ impl OAuthSource {
         if let Some(challenge) = challenges.iter().find(|challenge| challenge.is_insufficient_scope()) {
             return Err(self.more_scopes(login, challenge, challenges).await);
         }
-        if !is_expired && self.has_moved(&login, challenges).await {
+        let has_endpoints = has_endpoints(&self.settings);
+        if !is_expired && !has_endpoints && self.has_moved(&login, challenges).await {
             return Err(self.start_login(challenges, CredentialError::NoLogin, Demand::New).await);
         }
         let age = now.duration_since(from_seconds(login.received_at)).unwrap_or_default();
@@ -211,7 +229,9 @@ impl OAuthSource {
         login: &Login,
         challenges: &[Challenge],
     ) -> Result<Option<Credential>, CredentialError> {
-        match renew(&self.oauth, &self.settings, &login.access_token).await {
+        let renewed = renew(&self.oauth, &self.settings, &login.access_token).await;
+        self.note_renewal(&renewed);
+        match renewed {
             Ok(login) => Ok(Some(self.give(&login))),
             Err(OAuthError::LoginEnded { .. } | OAuthError::NoLogin { .. }) => {
                 Err(self.start_login(challenges, CredentialError::LoginEnded, Demand::Login).await)
@@ -220,6 +240,20 @@ impl OAuthSource {
                 Err(self.start_login(challenges, CredentialError::LoginEnded, Demand::Login).await)
             }
             Err(error) => Err(error.for_engine()),
+        }
+    }
+
+    /// Takes note of a failure after which nothing else would ask again: the source itself does that later.
+    fn note_renewal(&mut self, renewed: &Result<Login, OAuthError>) {
+        match renewed {
+            Ok(_) => (self.failures, self.pause_until, self.limited) = (0, None, None),
+            Err(OAuthError::Ceiling { origin, .. }) => self.limited = Some(origin.clone()),
+            Err(OAuthError::Denied { .. } | OAuthError::Store { .. }) => {
+                let pause = FAILED_PAUSE * 2u32.saturating_pow(self.failures.min(10));
+                self.failures = self.failures.saturating_add(1);
+                self.pause_until = Some(Instant::now() + pause.min(MAX_PAUSE));
+            }
+            Err(_) => {}
         }
     }
 
@@ -289,8 +323,12 @@ impl OAuthSource {
 
     /// A valid token of mcp-remote, unless it is this refused one.
     fn adopted(&mut self, refused: Option<&Secret>) -> Option<Credential> {
-        let found = mcp_remote::token(self.adopt_from.as_deref()?, &self.settings.server, (self.oauth.clock)())?;
+        let found = self.mcp_remote.as_ref()?.token(&self.settings, (self.oauth.clock)())?;
         if refused == Some(&found.access_token) {
+            return None;
+        }
+        let account = self.settings.account.as_deref();
+        if account.is_some_and(|account| !identity::is_of(found.id_token.as_ref(), account)) {
             return None;
         }
         self.oauth.redactor.learn_renewed([&found.access_token]);
@@ -304,7 +342,8 @@ impl OAuthSource {
     }
 
     fn pause_is_over(&self) -> bool {
-        self.pause_until.is_none_or(|until| Instant::now() >= until)
+        let is_limited = |origin: &String| self.oauth.store().check_ceiling(origin, (self.oauth.clock)()).is_err();
+        self.pause_until.is_none_or(|until| Instant::now() >= until) && !self.limited.as_ref().is_some_and(is_limited)
     }
 }
 
@@ -350,7 +389,9 @@ impl CredentialSource for OAuthSource {
                 let interval = if self.needs_login || self.flow.is_some() { POLL_NEEDED } else { POLL };
                 sleep(interval).await;
                 let flow_ended = self.flow.as_ref().is_some_and(JoinHandle::is_finished);
-                let pause_ended = self.pause_until.is_some() && self.pause_is_over();
+                let is_waiting = self.pause_until.is_some() || self.limited.is_some();
+                let pause_ended = is_waiting && self.pause_is_over();
+                self.oauth.store().unsaved(&self.key).await;
                 if self.awaits_keyring && self.oauth.store().load(&self.key).await.is_ok() {
                     return;
                 }

@@ -17,11 +17,12 @@ pub(crate) mod counters;
 mod keys;
 pub(crate) mod record;
 mod seal;
+mod temporary;
+mod unsaved;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mendline::decisions::Secret;
@@ -37,6 +38,7 @@ use keys::Keys;
 pub use keys::{Keyring, Sealing};
 pub use record::Identity;
 use record::{Known, Login};
+pub(crate) use temporary::Temporary;
 
 /// The format of the files.
 const FORMAT: u64 = 1;
@@ -49,6 +51,9 @@ const CONVERT_WITHIN: Duration = Duration::from_secs(45);
 
 /// The largest file in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
+
+/// The age of a temporary file whose process has surely died.
+const REMAINS_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// The interval at which a lock is tried.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
@@ -64,9 +69,17 @@ pub(crate) trait Contents: Serialize + DeserializeOwned {
 pub struct Store {
     folder: PathBuf,
     keys: Keys,
-    /// Stops the process, as it seems, when a file is written.
+    /// The disk is full: before the space is reserved, or only afterwards.
     #[cfg(test)]
-    pub(crate) dies_before_writing: bool,
+    pub(crate) full: std::sync::Arc<std::sync::Mutex<Option<Full>>>,
+}
+
+/// A full disk.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Always,
+    AfterReserve,
 }
 
 /// The name of a login: a hash of the server's URL and the account.
@@ -84,7 +97,17 @@ pub(crate) struct Stamp {
 /// A lock, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    path: PathBuf,
+    /// Present until the drop.
+    file: Option<File>,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            unsaved::return_lock(&self.path, file);
+        }
+    }
 }
 
 impl Store {
@@ -94,7 +117,7 @@ impl Store {
             folder: state.join("credentials"),
             keys: Keys::default(),
             #[cfg(test)]
-            dies_before_writing: false,
+            full: std::sync::Arc::default(),
         }
     }
 
@@ -122,6 +145,30 @@ impl Store {
         Ok(names.iter().filter_map(|name| self.info(name).ok().flatten()).collect())
     }
 
+    /// Returns what a person should know about files that cannot be used: logins that others can read, with the
+    /// `chmod` to run, and damaged files, which are set aside.
+    pub fn troubles(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            names.filter(|name| name.starts_with("login-") && name.ends_with(".json")).collect();
+        names.sort();
+        let unusable = names.iter().filter_map(|name| match self.info(name) {
+            Err(ReadError::Unusable(error)) => Some(error.to_string()),
+            Err(ReadError::Damaged) => {
+                Some(format!("the login in {} is damaged; log in again", self.folder.join(name).display()))
+            }
+            Ok(_) => None,
+        });
+        let aside = self.damaged().into_iter().map(|path| {
+            format!(
+                "a damaged file was set aside: {}; log in again if a login is missing, then delete it",
+                path.display()
+            )
+        });
+        unusable.chain(aside).collect()
+    }
+
     /// Returns a stored login without its secrets. That needs no key.
     pub(crate) fn login_info(&self, key: &Key) -> Result<Option<LoginInfo>, OAuthError> {
         match self.info(&format!("{}.json", key.0)) {
@@ -143,6 +190,9 @@ impl Store {
     }
 
     pub(crate) async fn load(&self, key: &Key) -> Result<Option<Login>, OAuthError> {
+        if let Some(login) = self.unsaved(key).await {
+            return Ok(Some(login));
+        }
         self.open_or_set_aside(&format!("{}.json", key.0)).await
     }
 
@@ -176,11 +226,20 @@ impl Store {
         Ok(())
     }
 
+    /// Writes a login. The caller has its lock.
     pub(crate) async fn save(&self, key: &Key, login: &Login) -> Result<(), OAuthError> {
-        self.write(format!("{}.json", key.0), login).await
+        self.write(format!("{}.json", key.0), login, None).await?;
+        self.forget_unsaved(key);
+        Ok(())
     }
 
+    pub(crate) fn lock_path(&self, key: &Key) -> PathBuf {
+        self.folder.join(format!("{}.lock", key.0))
+    }
+
+    /// Deletes a login. The caller has its lock.
     pub(crate) fn delete(&self, key: &Key) -> Result<(), OAuthError> {
+        self.forget_unsaved(key);
         let path = self.folder.join(format!("{}.json", key.0));
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(&path, &error)),
@@ -208,12 +267,29 @@ impl Store {
     }
 
     pub(crate) async fn save_known(&self, known: &Known) -> Result<(), OAuthError> {
-        self.write(issuer_file(&known.issuer), known).await
+        self.write(issuer_file(&known.issuer), known, None).await
     }
 
-    /// Waits for the lock of renewals.
+    /// Waits for the lock of renewals. What a process that died has left of this login is deleted.
     pub(crate) async fn lock(&self, key: &Key, within: Duration) -> Result<Lock, OAuthError> {
-        self.wait_for_lock(&format!("{}.lock", key.0), within).await
+        let lock = self.wait_for_lock(&format!("{}.lock", key.0), within).await?;
+        self.delete_remains(key);
+        Ok(lock)
+    }
+
+    /// Deletes temporary files, which may hold tokens: those of this login, whose lock the caller has, and old ones.
+    fn delete_remains(&self, key: &Key) {
+        let own = format!("{}.json.", key.0);
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_old = || {
+                let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+                modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age >= REMAINS_AFTER)
+            };
+            if name.ends_with(temporary::SUFFIX) && (name.starts_with(&own) || is_old()) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
     }
 
     /// Takes the lock of interactive logins, if no other process has it.
@@ -244,8 +320,8 @@ impl Store {
         };
         let file = opened.map_err(|error| self.failed(&path, &error))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Lock { _file: file })),
-            Err(TryLockError::WouldBlock) => Ok(None),
+            Ok(()) => Ok(Some(Lock { path, file: Some(file) })),
+            Err(TryLockError::WouldBlock) => Ok(unsaved::take_lock(&path).map(|file| Lock { path, file: Some(file) })),
             Err(TryLockError::Error(error)) => Err(self.failed(&path, &error)),
         }
     }
@@ -354,11 +430,13 @@ impl Store {
     pub fn damaged(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().filter_map(Result::ok);
         let paths = entries.map(|entry| entry.path());
-        paths.filter(|path| path.to_string_lossy().contains(".json.corrupt-")).collect()
+        let mut paths: Vec<PathBuf> = paths.filter(|path| path.to_string_lossy().contains(".json.corrupt-")).collect();
+        paths.sort();
+        paths
     }
 
     /// Replaces a file durably. The disk may be slow, so another thread does it.
-    async fn write<T: Contents>(&self, name: String, contents: &T) -> Result<(), OAuthError> {
+    async fn write<T: Contents>(&self, name: String, contents: &T, space: Option<Temporary>) -> Result<(), OAuthError> {
         let path = self.folder.join(&name);
         let key = if T::SECRETS.is_empty() { None } else { self.key_to_seal().await? };
         let mut file = serde_json::to_value(contents).map_err(|error| self.failed(&path, &io::Error::other(error)))?;
@@ -371,12 +449,22 @@ impl Store {
         let text = Secret::new(file.to_string());
         let store = self.clone();
         let written = tokio::task::spawn_blocking(move || {
-            #[cfg(test)]
-            assert!(!store.dies_before_writing, "the process dies here");
             store.create_folder()?;
-            replace(&path, text.expose().as_bytes()).map_err(|error| store.failed(&path, &error))
+            #[cfg(test)]
+            store.check_full(Full::AfterReserve).map_err(|error| store.failed(&path, &error))?;
+            let space = space.map_or_else(|| Temporary::create(&path), Ok);
+            let replaced = space.and_then(|space| space.replace(text.expose().as_bytes()));
+            replaced.map_err(|error| store.failed(&path, &error))
         });
         written.await.unwrap_or_else(|error| Err(self.failed(&self.folder, &io::Error::other(error))))
+    }
+
+    /// Fails if the disk is full at this step.
+    #[cfg(test)]
+    fn check_full(&self, step: Full) -> io::Result<()> {
+        let full = *self.full.lock().unwrap();
+        let fails = full == Some(Full::Always) || full == Some(step);
+        if fails { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
@@ -391,31 +479,6 @@ fn contents<T: Contents>(file: Value) -> Result<T, ReadError> {
 
 fn issuer_file(issuer: &str) -> String {
     format!("issuer-{}.json", hash(&[issuer]))
-}
-
-/// Replaces a file: the old one stays until the new one is on the disk.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}-{number}.new", std::process::id()));
-    let temporary = PathBuf::from(name);
-    // A process with the same number may have died here.
-    let _ = fs::remove_file(&temporary);
-    let written = (|| {
-        let mut file = new_private_file().write(true).open(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    })();
-    if let Err(error) = written {
-        let _ = fs::remove_file(&temporary);
-        return Err(error);
-    }
-    match path.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 /// Returns a file name for texts.

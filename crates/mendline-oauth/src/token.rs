@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::OAuth;
 use crate::assertion::Signer;
-use crate::error::OAuthError;
+use crate::error::{OAuthError, is_client_error};
 use crate::http::{Fate, Request, Response};
 use crate::metadata::{object, text};
 use crate::registration::Client;
@@ -83,8 +83,7 @@ impl TokenResult {
 
     /// Returns whether the server does not know the client.
     pub(crate) fn is_invalid_client(&self) -> bool {
-        let names = ["invalid_client", "unauthorized_client", "invalid_client_id", "incorrect_client_credentials"];
-        matches!(self, TokenResult::Denied { error, .. } if names.contains(&error.as_str()))
+        matches!(self, TokenResult::Denied { error, .. } if is_client_error(error))
     }
 
     /// Returns whether the server refuses the `resource` parameter.
@@ -103,14 +102,16 @@ impl TokenResult {
     }
 }
 
-/// Sends a token request. New secrets are known to the redactor afterwards; fruitless requests are counted.
+/// Sends a token request. New secrets are known to the redactor afterwards. Requests that were sent in vain are counted;
+/// those that never left this machine cost the server nothing.
 pub(crate) async fn request(oauth: &OAuth, request: &TokenRequest<'_>) -> Result<TokenResult, OAuthError> {
     let origin = Parts::of(request.endpoint).map_or(request.endpoint, |parts| parts.origin);
     // A person who logs in is not stopped by what programs have tried before.
     if matches!(request.grant, Grant::Refresh { .. } | Grant::ClientCredentials { .. }) {
         oauth.store.check_ceiling(origin, (oauth.clock)())?;
         if let Some(left) = oauth.store.pause(origin, (oauth.clock)()) {
-            let why = format!("it asked for a pause, which lasts for another {} s", left.as_secs() + 1);
+            let why =
+                format!("no request is sent to it for another {} s, after its earlier answers", left.as_secs() + 1);
             return Ok(TokenResult::Unavailable { why, retry_after: Some(left), may_be_received: false });
         }
     }
@@ -134,11 +135,14 @@ pub(crate) async fn request(oauth: &OAuth, request: &TokenRequest<'_>) -> Result
         }
         // The device login asks until the person has confirmed.
         TokenResult::Denied { error, .. } if error == "authorization_pending" || error == "slow_down" => {}
-        TokenResult::Unavailable { retry_after: Some(pause), .. } => {
-            oauth.store.count_fruitless(origin, 1, (oauth.clock)()).await;
-            oauth.store.set_pause(origin, *pause, (oauth.clock)()).await;
+        TokenResult::Denied { .. } => oauth.store.count_fruitless(origin, 1, (oauth.clock)()).await,
+        TokenResult::Unavailable { may_be_received: true, retry_after, .. } => {
+            oauth.store.count_failure(origin, (oauth.clock)()).await;
+            if let Some(pause) = retry_after {
+                oauth.store.set_pause(origin, *pause, (oauth.clock)()).await;
+            }
         }
-        _ => oauth.store.count_fruitless(origin, 1, (oauth.clock)()).await,
+        TokenResult::Unavailable { .. } | TokenResult::NotAllowed { .. } => {}
     }
     Ok(result)
 }

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::{AddressProblem, OAuthError};
+use crate::settings::Settings;
 
 /// The longest URL that is accepted from a server.
 const MAX_LENGTH: usize = 4096;
@@ -158,16 +159,29 @@ fn is_private_six(address: Ipv6Addr) -> bool {
 
 /// The rule for addresses that servers name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AddressRule {
+pub(crate) struct AddressRule<'a> {
     private_allowed: bool,
+    /// The host that may be reached unencrypted.
+    http_host: Option<&'a str>,
 }
 
-impl AddressRule {
+impl<'a> AddressRule<'a> {
     /// The rule for the authorization server of an MCP server: private addresses only if the MCP server has one, or the
     /// operator allows them.
-    pub(crate) fn for_server(server: &str, allow_private: bool) -> AddressRule {
+    pub(crate) fn for_server(server: &'a str, allow_private: bool) -> AddressRule<'a> {
         let private = Parts::of(server).is_some_and(|parts| parts.is_private());
-        AddressRule { private_allowed: allow_private || private }
+        AddressRule { private_allowed: allow_private || private, http_host: None }
+    }
+
+    /// The rule for these settings. The operator may trust the network to the server, and then also to an authorization
+    /// server on the same host.
+    pub(crate) fn of(settings: &'a Settings) -> AddressRule<'a> {
+        let host = Parts::of(&settings.server).map(|parts| parts.host).filter(|_| settings.allow_http);
+        AddressRule { http_host: host, ..AddressRule::for_server(&settings.server, settings.allow_private) }
+    }
+
+    fn allows_http(self, parts: &Parts<'_>) -> bool {
+        parts.is_loopback() || self.http_host.is_some_and(|host| host.eq_ignore_ascii_case(parts.host))
     }
 
     /// Checks a URL before it is used. Names are checked again by the HTTP client when they are resolved.
@@ -176,7 +190,7 @@ impl AddressRule {
             None => AddressProblem::NotAUrl,
             Some(parts) if parts.address().is_some_and(is_forbidden) => AddressProblem::Forbidden,
             Some(parts) if parts.is_private() && !self.private_allowed => AddressProblem::Private,
-            Some(parts) if !parts.is_https() && !parts.is_loopback() => AddressProblem::NotHttps,
+            Some(parts) if !parts.is_https() && !self.allows_http(&parts) => AddressProblem::NotHttps,
             Some(_) => return Ok(()),
         };
         Err(OAuthError::Address { what, url: crate::text::shown(url), why: problem })
@@ -320,6 +334,15 @@ mod tests {
             assert!(rule.check("issuer", "https://10.0.0.1").is_ok());
             assert!(rule.check("issuer", "http://10.0.0.1").is_err(), "not https");
         }
+    }
+
+    #[test]
+    fn unencrypted_requests_go_to_the_allowed_host_only() {
+        let mut settings = Settings::new("http://nas.example:8000/mcp");
+        assert!(AddressRule::of(&settings).check("issuer", "http://nas.example:8000").is_err());
+        settings.allow_http = true;
+        assert!(AddressRule::of(&settings).check("issuer", "http://nas.example:9000").is_ok());
+        assert!(AddressRule::of(&settings).check("issuer", "http://other.example").is_err());
     }
 
     #[test]

@@ -97,6 +97,11 @@ pub(crate) async fn discover(
     let discovered =
         tokio::time::timeout(limit, mendline_oauth::discover(&oauth, &settings, &challenges)).await.ok()?;
     Some(match discovered {
+        Ok(discovered) if mendline_oauth::needs_client(&settings, &discovered.provider) => Err(format!(
+            "this server registers no clients: create a client at {} and set auth.clientId (and auth.clientSecret), or \
+             --client-id; `mendline login` names the redirect URL to register",
+            one_line(&discovered.provider.issuer)
+        )),
         Ok(discovered) => Ok(format!("the login is at {}", one_line(&discovered.provider.issuer))),
         // Its address may hold a secret, and the trouble is not that of the login.
         Err(error) if error.can_pass() => Ok("its provider cannot be reached now".to_owned()),

@@ -11,7 +11,8 @@ use mendline::transport::http::ProxyRules;
 use super::report::Section;
 use super::step::Step;
 use super::versions;
-use crate::untrusted_text::counted;
+use crate::status::logins;
+use crate::untrusted_text::{counted, one_line};
 
 /// The variables that send requests through a proxy, as they are usually written.
 const VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
@@ -27,6 +28,10 @@ pub(crate) fn examine(section: &mut Section) {
     ];
     for (layer, candidates) in places {
         section.add(directory(layer, &candidates));
+    }
+    for trouble in logins::troubles() {
+        let step = Step::warning("logins", one_line(&trouble));
+        section.add(step.advice("Correct it, or log in again: mendline login NAME"));
     }
 }
 

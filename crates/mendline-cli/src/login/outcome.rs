@@ -21,7 +21,8 @@ pub(crate) fn failed(operation: &str, name: &str, error: &OAuthError) -> Refusal
 
 /// Returns who is logged in, as far as that is known.
 pub(crate) fn who(info: &LoginInfo) -> Option<String> {
-    info.identity.as_ref().and_then(|identity| identity.shown()).map(str::to_owned).or_else(|| info.account.clone())
+    let known = info.identity.as_ref().and_then(|identity| identity.shown()).map(str::to_owned);
+    known.or_else(|| info.account.clone().filter(|_| !info.unverified))
 }
 
 /// Returns a time in relation to now: `in 42 min`, or `3 h ago`.

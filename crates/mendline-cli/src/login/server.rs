@@ -20,6 +20,10 @@ pub(crate) struct LoginServer {
     #[arg(long, value_name = "VARIABLE", conflicts_with = "target")]
     url_env: Option<String>,
 
+    /// Allow credentials to go unencrypted to an http:// URL on another machine
+    #[arg(long)]
+    allow_http: bool,
+
     /// Configuration file of the server NAME; a client's own file works, too [default: $MENDLINE_CONFIG, else
     /// config.json in the user's configuration directory for mendline, else the files of the clients]
     #[arg(long, value_name = "FILE")]
@@ -33,7 +37,8 @@ pub(crate) struct LoginServer {
 impl LoginServer {
     /// Returns the flags of the login as words of a command line.
     pub(crate) fn words(&self) -> Vec<String> {
-        self.login.words()
+        let allow = self.allow_http.then(|| "--allow-http".to_owned());
+        self.login.words().into_iter().chain(allow).collect()
     }
 
     /// Returns the plan of the server with this URL or name.
@@ -43,7 +48,7 @@ impl LoginServer {
             header: Vec::new(),
             header_env: Vec::new(),
             url_env: self.url_env.clone(),
-            allow_http: false,
+            allow_http: self.allow_http,
             connect_timeout: None,
             login: self.login.clone(),
             config: self.config.clone(),

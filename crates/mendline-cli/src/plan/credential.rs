@@ -12,11 +12,12 @@ use mendline::decisions::Secret;
 use mendline::decisions::config::CredentialKind;
 use mendline::observe::redact::Redactor;
 use mendline::os::directories;
+use mendline::os::files::is_readable_by_others;
 use mendline::os::keyring::SystemKeyring;
 use mendline::state::state_directory;
 use mendline::transport::child::ChildCommand;
-use mendline::transport::http::ProxyRules;
-use mendline::transport::http::fetch::Fetcher;
+use mendline::transport::http::fetch::{AddressPolicy, Fetcher};
+use mendline::transport::http::{ProxyRules, Target, TlsOptions};
 use mendline_config::{Auth, ClientAuthMethod, ClientProof, CredentialHeader, KeyringUse, LoginStart, Resource};
 use mendline_oauth::http::{HttpClient, HttpFuture, Request, address_policy};
 use mendline_oauth::settings::{Algorithm, AuthMethod, Bearer, Redirect, RedirectHost, ResourceSetting};
@@ -27,6 +28,7 @@ use mendline_oauth::{
 use tokio::sync::OnceCell;
 
 use super::{Address, Endpoint, Plan, exposure, extra_roots};
+use crate::untrusted_text::one_line;
 use crate::wrap::randomness::is_open_url;
 
 /// The folder in which mcp-remote keeps its tokens, in the home directory.
@@ -158,7 +160,7 @@ impl Address {
                 Some(_) => format!("{name:?} has another credential in `auth`, so it has no login"),
             });
         };
-        let parts = oauth_for(self.url.expose(), oauth.allow_private, oauth.keyring, redactor)?;
+        let parts = oauth_with(self.provider_client(oauth.allow_private)?, oauth.keyring, redactor)?;
         Ok((parts, self.settings(name, &oauth)))
     }
 
@@ -183,6 +185,7 @@ impl Address {
         settings.token_endpoint.clone_from(&oauth.token_endpoint);
         settings.auth_method = oauth.method.map(method);
         settings.allow_private = oauth.allow_private;
+        settings.allow_http = self.allow_http;
         settings.bearer = if oauth.sends_id_token { Bearer::IdToken } else { Bearer::AccessToken };
         settings
     }
@@ -206,7 +209,7 @@ impl Address {
                     return Err("`auth.command` is empty".to_owned());
                 };
                 let command = ChildCommand::new(program, arguments.iter().map(OsString::from));
-                let source = CommandSource::new(command, form(&header)?);
+                let source = CommandSource::new(command.found_by_login_shell(), form(&header)?);
                 Box::new(match timeout {
                     Some(limit) => source.time_limit(limit),
                     None => source,
@@ -216,7 +219,7 @@ impl Address {
                 let (oauth, settings) = self.login(name, redactor)?;
                 let mut source = OAuthSource::new(oauth, settings);
                 if let Some(folder) = mcp_remote_folder() {
-                    source = source.adopt_from(folder);
+                    source = source.adopt_from(folder, self.headers.clone());
                 }
                 if let Some(person) = person {
                     source = source.auto_login(person);
@@ -224,7 +227,7 @@ impl Address {
                 Box::new(source)
             }
             Auth::ClientCredentials(client) => {
-                let oauth = oauth_for(self.url.expose(), client.allow_private, None, redactor)?;
+                let oauth = oauth_with(self.provider_client(client.allow_private)?, None, redactor)?;
                 Box::new(ClientCredentialsSource::new(oauth, self.client_credentials(&client)?))
             }
         };
@@ -233,6 +236,16 @@ impl Address {
             // Without a place for the counts, each process has its own pace.
             Err(_) => source,
         }))
+    }
+
+    /// Returns the HTTP client for requests about the login. The certificate of the client and the permission of
+    /// unencrypted requests are for the server, not for its provider; the authorities are for both.
+    fn provider_client(&self, allow_private: bool) -> Result<ProviderClient, String> {
+        let server = self.url.expose().to_owned();
+        let to_server = fetcher(self.tls_options()?)?.allow_http(self.allow_http);
+        let to_host = fetcher(self.authorities()?)?.allow_http(self.allow_http);
+        let to_others = fetcher(self.authorities()?)?;
+        Ok(ProviderClient { to_server, to_host, to_others, server, allow_private, policy: OnceCell::new() })
     }
 
     fn client_credentials(
@@ -287,52 +300,94 @@ fn state() -> Option<PathBuf> {
     state_directory(|name| std::env::var_os(name))
 }
 
-/// Returns the parts of OAuth for a server at this URL: the store, and an HTTP client with the proxies and authorities of
-/// this machine.
-pub(crate) fn oauth_for(
-    server: &str,
-    allow_private: bool,
-    keyring: Option<KeyringUse>,
-    redactor: Redactor,
-) -> Result<OAuth, String> {
-    let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
-    let fetcher = Fetcher::new().proxies(rules).tls(extra_roots()?);
-    let client = ProviderClient { fetcher, server: server.to_owned(), allow_private, chosen: OnceCell::new() };
-    let system = SystemKeyring::from_variables(|name| std::env::var_os(name));
-    let store = store()?.keyring(system, sealing(keyring)?);
-    Ok(OAuth::new(Arc::new(client), store).redactor(redactor))
+/// Returns the parts of OAuth for a server at this URL of which nothing else is known: the store, and an HTTP client with
+/// the proxies and authorities of this machine.
+pub(crate) fn oauth_for(server: &str, redactor: Redactor) -> Result<OAuth, String> {
+    let plain = fetcher(extra_roots()?)?;
+    let (to_server, to_host, to_others) = (plain.clone(), plain.clone(), plain);
+    let (server, policy) = (server.to_owned(), OnceCell::new());
+    let client = ProviderClient { to_server, to_host, to_others, server, allow_private: false, policy };
+    oauth_with(client, None, redactor)
 }
 
-/// An HTTP client for requests to a provider. A server names the provider, so private addresses are refused unless the
-/// server itself has one.
+fn oauth_with(client: ProviderClient, keyring: Option<KeyringUse>, redactor: Redactor) -> Result<OAuth, String> {
+    let system = SystemKeyring::from_variables(|name| std::env::var_os(name));
+    let store = store()?.keyring(system, sealing(keyring)?);
+    let oauth = OAuth::new(Arc::new(client), store).redactor(redactor);
+    Ok(oauth.notices(|notice| eprintln!("warning: {}", one_line(notice))))
+}
+
+/// Returns a client with the proxies of this machine.
+fn fetcher(tls: TlsOptions) -> Result<Fetcher, String> {
+    let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
+    Ok(Fetcher::new().proxies(rules).tls(tls))
+}
+
+/// An HTTP client for requests to a server and its provider. A server names the provider, so private addresses are
+/// refused unless the server itself has only such.
 struct ProviderClient {
-    fetcher: Fetcher,
+    /// For the origin of the server.
+    to_server: Fetcher,
+    /// For other ports of its host.
+    to_host: Fetcher,
+    to_others: Fetcher,
     /// The URL of the server.
     server: String,
     allow_private: bool,
-    /// The fetcher with its policy, which the first request chooses.
-    chosen: OnceCell<Fetcher>,
+    /// The addresses that are allowed, as soon as the name of the server can be looked up.
+    policy: OnceCell<AddressPolicy>,
 }
 
 impl ProviderClient {
-    async fn choose(&self) -> Fetcher {
-        self.fetcher.clone().addresses(address_policy(&self.server, self.allow_private).await)
+    async fn fetcher(&self, url: &str) -> Fetcher {
+        let look_up = || async { address_policy(&self.server, self.allow_private).await.ok_or(()) };
+        // Without a result the name is looked up again by the next request, for instance when a VPN is up.
+        let policy = self.policy.get_or_try_init(look_up).await.copied().unwrap_or(AddressPolicy::Public);
+        let chosen = match Receiver::of(url, &self.server) {
+            Receiver::Server => &self.to_server,
+            Receiver::Host => &self.to_host,
+            Receiver::Other => &self.to_others,
+        };
+        chosen.clone().addresses(policy)
+    }
+}
+
+/// The receiver of a request, in relation to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiver {
+    /// The same origin.
+    Server,
+    /// Another port or scheme of the same host.
+    Host,
+    Other,
+}
+
+impl Receiver {
+    fn of(url: &str, server: &str) -> Receiver {
+        let (Ok(to), Ok(server)) = (Target::parse(url), Target::parse(server)) else { return Receiver::Other };
+        match to.origin() == server.origin() {
+            true => Receiver::Server,
+            false if to.origin().host() == server.origin().host() => Receiver::Host,
+            false => Receiver::Other,
+        }
     }
 }
 
 impl HttpClient for ProviderClient {
     fn send(&self, request: Request) -> HttpFuture<'_> {
-        Box::pin(async move { self.chosen.get_or_init(|| self.choose()).await.send(request).await })
+        Box::pin(async move { self.fetcher(&request.url).await.send(request).await })
     }
 }
 
 /// Reads the file of a private key.
 fn private_key(path: &Path) -> Result<Secret, String> {
     let shown = path.display();
-    let length =
-        std::fs::metadata(path).map_err(|error| format!("`privateKey`: {shown} cannot be read: {error}"))?.len();
-    if length > MAX_KEY {
+    let metadata = std::fs::metadata(path).map_err(|error| format!("`privateKey`: {shown} cannot be read: {error}"))?;
+    if metadata.len() > MAX_KEY {
         return Err(format!("`privateKey`: {shown} is too large for a key"));
+    }
+    if is_readable_by_others(&metadata) {
+        return Err(format!("`privateKey`: other users can read {shown}; run: chmod 600 '{shown}'"));
     }
     let pem =
         std::fs::read_to_string(path).map_err(|error| format!("`privateKey`: {shown} cannot be read: {error}"))?;
@@ -362,5 +417,25 @@ fn method(method: ClientAuthMethod) -> AuthMethod {
         ClientAuthMethod::None => AuthMethod::None,
         ClientAuthMethod::Basic => AuthMethod::ClientSecretBasic,
         ClientAuthMethod::Post => AuthMethod::ClientSecretPost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificate_of_the_client_goes_to_the_server_only() {
+        let server = "https://mcp.example/mcp";
+        for (url, receiver) in [
+            ("https://MCP.example:443/.well-known/oauth-protected-resource", Receiver::Server),
+            ("https://mcp.example:8443/token", Receiver::Host),
+            ("http://mcp.example/token", Receiver::Host),
+            ("https://mcp.example.evil.example/token", Receiver::Other),
+            ("https://auth.example/token", Receiver::Other),
+            ("nonsense", Receiver::Other),
+        ] {
+            assert_eq!(Receiver::of(url, server), receiver, "{url}");
+        }
     }
 }

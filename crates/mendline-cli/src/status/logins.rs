@@ -29,6 +29,8 @@ pub(crate) struct Login {
     pub(crate) scopes: Vec<String>,
     /// True if it is sealed with a key in the system keyring.
     pub(crate) sealed: bool,
+    /// True if the provider does not say whether it is the login of the account.
+    pub(crate) unverified: bool,
 }
 
 impl Login {
@@ -45,12 +47,18 @@ impl Login {
             ended: info.ended,
             scopes: info.scopes.clone(),
             sealed: info.sealed,
+            unverified: info.unverified,
         }
     }
 
     /// Returns who is logged in where, and until when.
     pub(crate) fn words(&self) -> String {
-        let who = self.who.as_deref().unwrap_or("logged in");
+        let who = match (&self.who, &self.account) {
+            (who, Some(account)) if self.unverified => {
+                format!("{} (account {account} is not verified)", who.as_deref().unwrap_or("logged in"))
+            }
+            (who, _) => who.clone().unwrap_or_else(|| "logged in".to_owned()),
+        };
         let now = SystemTime::UNIX_EPOCH;
         let expiry = self.expires_in_ms.map(|left| until(now + Duration::from_millis(left), now));
         let life = match (self.ended, self.renews, expiry, self.expires_in_ms) {
@@ -63,6 +71,11 @@ impl Login {
         };
         format!("{who}, at {}; {life}", self.issuer)
     }
+}
+
+/// Returns what is to be said about files of logins that cannot be used.
+pub(crate) fn troubles() -> Vec<String> {
+    credential::store().map_or_else(|_| Vec::new(), |store| store.troubles())
 }
 
 /// Returns the stored logins, or a warning.
@@ -94,7 +107,14 @@ mod tests {
             ended: false,
             scopes: Vec::new(),
             sealed: false,
+            unverified: false,
         }
+    }
+
+    #[test]
+    fn account_that_is_not_verified_is_said() {
+        let login = Login { who: None, account: Some("me@work".to_owned()), unverified: true, ..login(None, true) };
+        assert!(login.words().contains("account me@work is not verified"), "{}", login.words());
     }
 
     #[test]

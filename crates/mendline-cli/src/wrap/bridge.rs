@@ -3,6 +3,8 @@
 //! Mendline replaces them, flag by flag, which saves a process. A bridge that cannot be replaced runs as a command,
 //! with the reason. `mcp-remote` without a credential in its headers logs in through a browser, and so does Mendline.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::credential;
@@ -24,11 +26,15 @@ pub(crate) struct Bridge {
 pub(crate) struct BridgeLogin {
     pub(crate) client_id: Option<String>,
     pub(crate) client_secret: Option<String>,
+    pub(crate) client_metadata_url: Option<String>,
     pub(crate) scope: Option<String>,
     pub(crate) resource: Option<String>,
     pub(crate) host: Option<String>,
     pub(crate) port: Option<String>,
 }
+
+/// The largest file with a registered client, in bytes.
+const MAX_FILE: u64 = 64 * 1024;
 
 /// The host and the path that mcp-remote registers, unless a flag says otherwise.
 const MCP_REMOTE_HOST: &str = "localhost";
@@ -43,6 +49,7 @@ impl BridgeLogin {
         };
         add("--client-id", self.client_id.as_deref());
         add("--client-secret-env", self.client_secret.as_ref().map(|_| secret_variable));
+        add("--client-metadata-url", self.client_metadata_url.as_deref());
         add("--scope", self.scope.as_deref());
         add("--resource", self.resource.as_deref());
         add("--callback-port", self.port.as_deref());
@@ -113,6 +120,7 @@ fn mcp_remote(words: &[&str]) -> Result<Bridge, String> {
             "--auth-timeout" => _ = value(word)?,
             "--host" => login.host = Some(value(word)?.to_owned()),
             "--resource" => login.resource = Some(value(word)?.to_owned()),
+            "--client-metadata-url" => login.client_metadata_url = Some(value(word)?.to_owned()),
             "--static-oauth-client-info" => client_info(value(word)?, &mut login)?,
             "--static-oauth-client-metadata" => client_metadata(value(word)?, &mut login)?,
             // The value may be a secret.
@@ -175,16 +183,28 @@ fn client_metadata(text: &str, login: &mut BridgeLogin) -> Result<(), String> {
     Ok(())
 }
 
-/// Parses an object on a command line. A file or a variable cannot be read here.
+/// Parses an object on a command line, or in a file that it names with `@`. A relative path depends on the directory in
+/// which the client starts its servers, and a variable on its environment, so neither is read.
 fn members(flag: &str, text: &str) -> Result<serde_json::Map<String, Value>, String> {
+    let text = match text.strip_prefix('@') {
+        None => text.to_owned(),
+        Some(path) if !Path::new(path).is_absolute() => {
+            return Err(format!("its {flag} is in a file with a relative path"));
+        }
+        Some(path) => file(Path::new(path)).ok_or(format!("the file of its {flag} cannot be read"))?,
+    };
     if text.contains('$') {
         return Err(format!("its {flag} holds a variable"));
     }
-    match serde_json::from_str(text) {
+    match serde_json::from_str(&text) {
         Ok(Value::Object(members)) => Ok(members),
-        _ if text.starts_with('@') => Err(format!("its {flag} is in a file")),
         _ => Err(format!("its {flag} is not an object")),
     }
+}
+
+fn file(path: &Path) -> Option<String> {
+    let is_read = std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= MAX_FILE);
+    if is_read { std::fs::read_to_string(path).ok() } else { None }
 }
 
 fn supergateway(words: &[&str]) -> Option<Result<Bridge, String>> {
@@ -311,10 +331,29 @@ mod tests {
     }
 
     #[test]
+    fn registered_client_in_a_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("client.json");
+        std::fs::write(&path, r#"{"client_id": "id", "client_secret": "canary"}"#).unwrap();
+        let named = format!("@{}", path.display());
+        let read = replaced(&["npx", "mcp-remote", URL, "--static-oauth-client-info", named.as_str()]).login.unwrap();
+        assert_eq!((read.client_id.as_deref(), read.client_secret.as_deref()), (Some("id"), Some("canary")));
+        assert!(!read.flags("SECRET").join(" ").contains("canary"));
+    }
+
+    #[test]
+    fn client_metadata_url_of_mcp_remote_becomes_a_flag() {
+        let url = "https://me.example/client.json";
+        let read = replaced(&["npx", "mcp-remote", URL, "--client-metadata-url", url]).login.unwrap();
+        assert_eq!(read.flags("SECRET"), ["--client-metadata-url", url]);
+    }
+
+    #[test]
     fn bridge_with_unknown_flags_stays_a_command() {
         for (line, reason) in [
             (&["npx", "mcp-remote", URL, "--host", "0.0.0.0"][..], "--host"),
-            (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "@file.json"], "in a file"),
+            (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "@file.json"], "a relative path"),
+            (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "@/no/such/file.json"], "cannot be read"),
             (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "$INFO"], "a variable"),
             (&["npx", "mcp-remote", URL, "--static-oauth-client-info", "{}"], "no client_id"),
             (&["npx", "mcp-remote", URL, "--static-oauth-client-metadata", r#"{"jwks": {}}"#], "jwks"),

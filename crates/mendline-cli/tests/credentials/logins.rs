@@ -90,6 +90,21 @@ fn provider_without_registration_is_explained() {
     let ended = finish(stage.start_login(&[NOTES]));
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.stderr.contains("auth.clientId"), "{ended:?}");
+    let doctor = stage.run(&["doctor", NOTES]);
+    assert!(doctor.stdout.contains("this server registers no clients"), "{doctor:?}");
+    stage.configure_auth(&json!({ "type": "oauth", "clientId": "machine" }));
+    assert!(!stage.run(&["doctor", NOTES]).stdout.contains("registers no clients"));
+}
+
+#[test]
+fn account_that_the_provider_does_not_say_is_not_verified() {
+    let stage = Stage::with(AuthorizationSettings { user: String::new(), ..AuthorizationSettings::default() });
+    stage.configure_auth(&json!({ "type": "oauth", "account": "ada@example.com" }));
+    let ended = stage.log_in();
+    assert!(ended.stdout.contains("it is not verified that this is ada@example.com"), "{ended:?}");
+    assert!(!ended.stdout.contains("as ada@example.com"), "{ended:?}");
+    let status = stage.run(&["status"]);
+    assert!(status.stdout.contains("account ada@example.com is not verified"), "{status:?}");
 }
 
 #[test]

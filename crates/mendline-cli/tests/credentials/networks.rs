@@ -119,6 +119,25 @@ fn provider_is_reached_through_the_proxy_with_a_private_authority() {
 }
 
 #[test]
+fn authority_of_the_server_is_trusted_for_its_login() {
+    let site = Site::new();
+    let auth = json!({ "type": "clientCredentials", "clientId": "machine", "clientSecret": "secret-canary-machine",
+        "tokenEndpoint": "https://login.test/token", "resource": false });
+    let configure = |tls: &Value, auth: &Value| {
+        let entry = json!({ "url": "https://mcp.test/mcp", "auth": auth, "tls": tls });
+        site.stage.configure(&json!({ NOTES: entry }));
+    };
+    let run = |arguments: &[&str]| site.command(arguments).env_remove("NODE_EXTRA_CA_CERTS").output().unwrap();
+    configure(&json!({ "authority": site.authority }), &auth);
+    let output = run(&["token", NOTES]);
+    assert!(output.status.success(), "{output:?}");
+    // The login of a person reads the metadata of the server, which names its provider by a private address.
+    configure(&json!({ "authority": site.authority }), &json!({ "type": "oauth" }));
+    let output = run(&["login", "--no-browser", "--timeout", "1s", NOTES]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is a private address"), "{output:?}");
+}
+
+#[test]
 fn provider_on_a_private_address_needs_allow_private() {
     let site = Site::new();
     let here = format!("http://{}/token", site.stage.authorization.address());

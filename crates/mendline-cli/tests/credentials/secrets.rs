@@ -66,4 +66,48 @@ fn stored_login_is_for_its_owner_alone() {
     }
     let refused = stage.run(&["token", NOTES]);
     assert!(refused.code == Some(1) && refused.stderr.contains("chmod 600"), "{refused:?}");
+    for arguments in [&["status"][..], &["logout", "--all"]] {
+        let ended = stage.run(arguments);
+        assert!(ended.stderr.contains("chmod 600"), "{arguments:?}: {ended:?}");
+        assert!(!ended.stdout.contains("There are no logins."), "{ended:?}");
+    }
+    assert_eq!(stage.run(&["logout", "--all"]).code, Some(1));
+}
+
+#[test]
+fn damaged_login_is_named_by_login_status_and_doctor() {
+    let stage = Stage::new();
+    stage.log_in();
+    let folder = stage.path().join("state/credentials");
+    let is_login = |path: &std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with("login-") && name.ends_with(".json")
+    };
+    let login = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).find(is_login).unwrap();
+    fs::write(&login, "{").unwrap();
+    assert_eq!(stage.run(&["token", NOTES]).code, Some(6));
+    assert!(stage.run(&["status"]).stderr.contains("was set aside"));
+    let doctor = stage.run(&["doctor", NOTES]);
+    assert!(doctor.stdout.contains("was set aside"), "{doctor:?}");
+    let again = stage.log_in();
+    assert!(again.stderr.contains("was set aside"), "{again:?}");
+}
+
+#[test]
+fn logout_of_all_goes_on_after_a_login_that_cannot_be_ended() {
+    let stage = Stage::new();
+    stage.log_in();
+    let other = stage.start_login(&["--account", "other", NOTES]);
+    stage.browser.follow(1);
+    assert_eq!(crate::stage::finish(other).code, Some(0));
+    // A lock that cannot be opened: a directory has its name.
+    let folder = stage.path().join("state/credentials");
+    let mut locks: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    locks.retain(|path| path.to_string_lossy().contains("login-") && path.extension().is_some_and(|it| it == "lock"));
+    locks.sort();
+    fs::remove_file(&locks[0]).unwrap();
+    fs::create_dir(&locks[0]).unwrap();
+    let ended = stage.run(&["logout", "--all"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("cannot log out of") && ended.stdout.contains("Logged out of"), "{ended:?}");
 }

@@ -94,6 +94,9 @@ fn client_credentials_are_signed_with_a_key_in_a_file() {
     let called = stage.run(&["call", NOTES, "create_note", "--arg", "key=a"]);
     assert_eq!((called.code, stage.executions("a")), (Some(0), 1), "{called:?}");
     assert_eq!(stage.authorization.counts().token_requests, 1);
+    write_private(&stage.path().join("mendline/key.pem"), KEY, 0o644);
+    let readable = stage.run(&["token", NOTES]);
+    assert!(readable.code != Some(0) && readable.stderr.contains("chmod 600"), "{readable:?}");
     write_private(&stage.path().join("mendline/key.pem"), "-----BEGIN ENCRYPTED PRIVATE KEY-----\n", 0o600);
     let refused = stage.run(&["token", NOTES]);
     assert!(refused.code == Some(6) && refused.stderr.contains("encrypted"), "{refused:?}");
@@ -157,4 +160,17 @@ fn commands_without_a_login_name_the_command_at_once() {
         assert!(ended.stderr.contains("mendline login notes"), "{ended:?}");
         assert!(begun.elapsed() < SOON / 3, "{arguments:?}: {:?}", begun.elapsed());
     }
+}
+
+#[test]
+fn command_of_a_credential_is_found_by_the_login_shell() {
+    let stage = Stage::new();
+    let tools = stage.path().join("tools");
+    std::fs::create_dir(&tools).unwrap();
+    write_private(&tools.join("give-token"), "#!/bin/sh\necho secret-canary-given\n", 0o700);
+    write_private(&stage.path().join("shell"), "#!/bin/sh\nPATH=\"$HOME/tools:$PATH\"\neval \"$4\"\n", 0o700);
+    stage.configure_auth(&json!({ "type": "command", "command": ["give-token"] }));
+    let mut command = stage.command(&["token", NOTES]);
+    let output = command.env("SHELL", stage.path().join("shell")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "secret-canary-given", "{output:?}");
 }

@@ -158,7 +158,7 @@ impl<'a> Flow<'a> {
             client: &client,
             scopes: &plan.scopes,
             resource: plan.resource.as_deref(),
-            rule: AddressRule::for_server(&self.settings.server, self.settings.allow_private),
+            rule: AddressRule::of(self.settings),
         };
         let result = tokio::select! {
             result = device::run(self.oauth, &login, self.ui) => result,

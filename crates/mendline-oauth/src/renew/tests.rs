@@ -6,6 +6,7 @@ use mendline::credential::{CredentialSource, Occasion};
 
 use super::*;
 use crate::OAuthSource;
+use crate::store::Full;
 use crate::testing::block_on;
 use crate::testing::server::{Fault, Server, logged_in, settings, stored};
 
@@ -266,15 +267,96 @@ fn lost_answer_of_a_rotation_is_said_once() {
     });
 }
 
+/// Refusals that may be mistakes of the server.
+const REFUSALS: [&str; 4] = ["invalid_request", "invalid_scope", "unauthorized_client", "invalid_client"];
+
 #[test]
-fn failed_write_is_an_error_and_the_old_login_stays() {
+fn single_refusal_of_a_request_is_checked_again() {
+    block_on(async {
+        for error in REFUSALS {
+            let server = Server::new();
+            let old = logged_in(&server).await;
+            server.state().faults.push_back(Fault::Denied(error));
+            assert!(renew(&server.oauth(), &settings(), &old).await.is_ok(), "{error}");
+            let known = server.oauth().store.known(crate::testing::server::ISSUER).await.unwrap();
+            assert!(known.registration.is_some(), "{error}: the registration stays");
+        }
+    });
+}
+
+#[test]
+fn repeated_refusal_of_a_request_keeps_the_login() {
+    block_on(async {
+        for error in REFUSALS {
+            let server = Server::new();
+            let old = logged_in(&server).await;
+            let before = stored(&server);
+            server.state().faults.extend([Fault::Denied(error); 2]);
+            let refused = renew(&server.oauth(), &settings(), &old).await.unwrap_err();
+            assert_eq!(refused, OAuthError::Denied { error: error.to_owned(), description: None });
+            assert_eq!(stored(&server), before, "{error}");
+            assert!(renew(&server.oauth(), &settings(), &old).await.is_ok(), "{error}");
+        }
+    });
+}
+
+#[test]
+fn refusals_of_two_kinds_do_not_end_a_login() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        server.state().faults.extend([Fault::Denied("invalid_request"), Fault::InvalidGrant]);
+        assert!(renew(&server.oauth(), &settings(), &old).await.unwrap_err().can_pass());
+        assert!(!stored(&server).ended);
+    });
+}
+
+#[test]
+fn full_disk_is_noticed_before_the_refresh_token_is_sent() {
     block_on(async {
         let server = Server::new();
         let old = logged_in(&server).await;
         let before = stored(&server);
-        let mut oauth = server.oauth();
-        oauth.store.dies_before_writing = true;
+        let oauth = server.oauth();
+        *oauth.store.full.lock().unwrap() = Some(Full::Always);
         assert!(matches!(renew(&oauth, &settings(), &old).await, Err(OAuthError::Store { .. })));
-        assert_eq!(stored(&server), before);
+        assert_eq!((server.state().refreshes, stored(&server)), (0, before));
+        *oauth.store.full.lock().unwrap() = None;
+        assert!(renew(&oauth, &settings(), &old).await.is_ok());
     });
+}
+
+#[test]
+fn rotated_tokens_that_cannot_be_written_are_used_and_written_later() {
+    block_on(async {
+        let server = Server::new();
+        let old = logged_in(&server).await;
+        let before = stored(&server);
+        let said = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let oauth = server.oauth().notices({
+            let said = said.clone();
+            move |notice| said.lock().unwrap().push(notice.to_owned())
+        });
+        let full = oauth.store.full.clone();
+        *full.lock().unwrap() = Some(Full::AfterReserve);
+        let mut source = OAuthSource::new(oauth.clone(), settings());
+        source.read(&Occasion::Start).await.unwrap().unwrap();
+        let renewed = source.read(&Occasion::Refused { challenges: Vec::new() }).await.unwrap().unwrap();
+        let path = oauth.store.lock_path(&Store::key(&before.server, None));
+        let lock = std::fs::File::options().write(true).open(path).unwrap();
+        assert!(lock.try_lock().is_err(), "another process must not send the old refresh token");
+        assert!(said.lock().unwrap()[0].contains("only in memory"), "{said:?}");
+        // The next renewal uses the refresh token in memory.
+        let next = renew(&oauth, &settings(), &token_of(&renewed)).await.unwrap();
+        assert_eq!(server.read(|it| (it.refreshes, it.reuses)), (2, 0));
+        assert_ne!(next.access_token, old);
+        *full.lock().unwrap() = None;
+        tokio::time::timeout(Duration::from_secs(60), source.changed()).await.unwrap();
+        assert_eq!(stored(&server), next);
+        assert!(lock.try_lock().is_ok(), "the lock is released");
+    });
+}
+
+fn token_of(credential: &mendline::credential::Credential) -> Secret {
+    Secret::new(credential.headers[0].1.expose().trim_start_matches("Bearer "))
 }

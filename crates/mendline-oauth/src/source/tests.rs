@@ -256,7 +256,7 @@ fn valid_token_of_mcp_remote_is_used_until_it_is_refused() {
         std::fs::create_dir(&folder).unwrap();
         let file = folder.join(format!("{}_tokens.json", crate::md5::md5(MCP.as_bytes())));
         std::fs::write(&file, r#"{"access_token":"theirs","expires_in":3600}"#).unwrap();
-        let mut source = source(&server).adopt_from(home.path().to_owned());
+        let mut source = source(&server).adopt_from(home.path().to_owned(), Vec::new());
         assert_eq!(token(&mut source, &Occasion::Start).await.unwrap().unwrap(), "theirs");
         assert_eq!(token(&mut source, &refused(INVALID)).await, Err(CredentialError::NoLogin));
         let own = logged_in(&server).await;
@@ -333,4 +333,85 @@ fn machine_with_a_wrong_key_says_so() {
     let mut source = ClientCredentialsSource::new(Fake::new().oauth(), machine(proof));
     let why = block_on(source.read(&Occasion::Start)).unwrap_err().to_string();
     assert!(why.contains("not PEM") && !why.contains("canary"), "{why}");
+}
+
+#[test]
+fn refused_renewal_is_tried_again_by_itself() {
+    block_on(async {
+        let server = Server::new();
+        logged_in(&server).await;
+        let mut source = source(&server);
+        let first = token(&mut source, &Occasion::Start).await.unwrap();
+        server.state().faults.extend([Fault::Denied("invalid_scope"); 4]);
+        assert!(token(&mut source, &refused(INVALID)).await.is_err());
+        timeout(FAILED_PAUSE * 2, source.changed()).await.unwrap();
+        assert!(token(&mut source, &Occasion::Changed).await.is_err(), "refused again");
+        assert!(timeout(FAILED_PAUSE, source.changed()).await.is_err(), "the pause grows");
+        timeout(FAILED_PAUSE * 2, source.changed()).await.unwrap();
+        server.state().faults.push_back(Fault::Status(503));
+        assert!(token(&mut source, &Occasion::Changed).await.is_err(), "unavailable meanwhile");
+        timeout(FAILED_PAUSE * 2, source.changed()).await.unwrap();
+        assert_ne!(token(&mut source, &Occasion::Changed).await.unwrap(), first);
+        assert_eq!(server.state().logins, 1);
+    });
+}
+
+#[test]
+fn renewal_goes_on_the_day_after_the_limit() {
+    block_on(async {
+        let server = Server::new();
+        logged_in(&server).await;
+        let mut source = source(&server);
+        let first = token(&mut source, &Occasion::Start).await.unwrap();
+        let oauth = server.oauth();
+        oauth.store.count_fruitless("https://auth.example", 300, (oauth.clock)()).await;
+        let why = token(&mut source, &refused(INVALID)).await.unwrap_err();
+        assert!(!why.can_pass() && why.to_string().contains("before tomorrow"), "{why}");
+        assert_eq!(server.state().refreshes, 0);
+        timeout(Duration::from_secs(24 * 60 * 60 + 60), source.changed()).await.unwrap();
+        assert_ne!(token(&mut source, &Occasion::Changed).await.unwrap(), first);
+    });
+}
+
+#[test]
+fn login_with_configured_endpoints_is_renewed_after_an_early_refusal() {
+    block_on(async {
+        let server = Server::new();
+        logged_in(&server).await;
+        // The metadata names an issuer with a path; the endpoints say only its origin.
+        server.state().issuers = vec!["https://auth.example/tenant".to_owned()];
+        let endpoint = |name: &str| Some(format!("https://auth.example/{name}"));
+        let (authorization_endpoint, token_endpoint) = (endpoint("authorize"), endpoint("token"));
+        let settings = Settings { authorization_endpoint, token_endpoint, ..settings() };
+        let mut source = OAuthSource::new(server.oauth(), settings);
+        let first = token(&mut source, &Occasion::Start).await.unwrap();
+        assert_ne!(token(&mut source, &refused(INVALID)).await.unwrap(), first);
+        assert_eq!(server.state().refreshes, 1);
+    });
+}
+
+#[test]
+fn token_of_mcp_remote_is_used_for_its_own_account_only() {
+    use base64::Engine;
+    block_on(async {
+        let server = Server::new();
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join("mcp-remote-v1");
+        std::fs::create_dir(&folder).unwrap();
+        let file = folder.join(format!("{}_tokens.json", crate::md5::md5(MCP.as_bytes())));
+        let source = |account: &str| {
+            let settings = Settings { account: Some(account.to_owned()), ..settings() };
+            OAuthSource::new(server.oauth(), settings).adopt_from(home.path().to_owned(), Vec::new())
+        };
+        std::fs::write(&file, r#"{"access_token":"theirs"}"#).unwrap();
+        assert_eq!(
+            token(&mut source("me@work"), &Occasion::Start).await,
+            Ok(None),
+            "it is not known whose token it is"
+        );
+        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(r#"{"sub":"1","email":"me@work"}"#);
+        std::fs::write(&file, format!(r#"{{"access_token":"theirs","id_token":"e30.{claims}.x"}}"#)).unwrap();
+        assert!(token(&mut source("me@work"), &Occasion::Start).await.unwrap().is_some());
+        assert_eq!(token(&mut source("you@work"), &Occasion::Start).await, Ok(None));
+    });
 }

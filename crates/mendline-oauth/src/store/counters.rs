@@ -4,18 +4,27 @@
 //! opened without a command of the person at most once in ten minutes for each server. After a login that succeeded it is
 //! opened again for a new demand of the server: more scopes, or another authorization server. A pause that a token
 //! endpoint asks for (`Retry-After`) holds for all processes.
+//!
+//! A token endpoint that fails (5xx, time-outs, 429) must not use up the limit, because a refusal for the rest of the day
+//! would end what can pass. So after [`FREE_FAILURES`] the requests of all processes are spaced: the rest of the day is
+//! divided by the rest of the limit.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{from_seconds, seconds};
+use super::record::seconds;
 use super::{Contents, Key, Store};
 use crate::error::OAuthError;
 
 /// The most fruitless requests to one origin on one day.
 pub const MAX_FRUITLESS: u32 = 300;
+
+/// The fruitless requests to one origin on one day after which failures are followed by a pause.
+pub(crate) const FREE_FAILURES: u32 = 60;
+
+const DAY: u64 = 24 * 60 * 60;
 
 /// The time between two browsers for one server.
 pub(crate) const COOL_DOWN: Duration = Duration::from_secs(600);
@@ -50,12 +59,28 @@ struct Counters {
     /// Fruitless requests by origin.
     #[serde(default)]
     fruitless: BTreeMap<String, u32>,
-    /// The ends of the pauses that origins asked for, in seconds since 1970.
+    /// The pauses of origins.
     #[serde(default)]
-    pauses: BTreeMap<String, u64>,
+    paused: BTreeMap<String, Pause>,
     /// Opened browsers by login.
     #[serde(default)]
     opened: BTreeMap<String, Opened>,
+}
+
+/// A pause. Its begin shows whether the clock was set back since: then the pause is over.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Pause {
+    /// In seconds since 1970.
+    begin: u64,
+    /// In seconds.
+    length: u64,
+}
+
+impl Pause {
+    fn left(self, now: u64) -> Option<Duration> {
+        let passed = now.checked_sub(self.begin)?;
+        self.length.min(MAX_PAUSE.as_secs()).checked_sub(passed).filter(|left| *left > 0).map(Duration::from_secs)
+    }
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -71,7 +96,7 @@ impl Contents for Counters {}
 impl Counters {
     /// Forgets the counts of another day.
     fn at_day(mut self, now: SystemTime) -> Counters {
-        let day = seconds(now) / (24 * 60 * 60);
+        let day = seconds(now) / DAY;
         if self.day != day {
             self.day = day;
             self.fruitless.clear();
@@ -111,20 +136,28 @@ impl Store {
         .await;
     }
 
-    /// Returns the rest of the pause that an origin asked for, over all processes.
-    pub(crate) fn pause(&self, origin: &str, now: SystemTime) -> Option<Duration> {
-        let end = *self.counters(now).pauses.get(origin)?;
-        // A clock that was set back must not make it longer.
-        from_seconds(end).duration_since(now).ok().filter(|left| !left.is_zero()).map(|left| left.min(MAX_PAUSE))
+    /// Counts a request that failed. Returns the pause before the next one, for all processes.
+    pub(crate) async fn count_failure(&self, origin: &str, now: SystemTime) -> Option<Duration> {
+        self.count_fruitless(origin, 1, now).await;
+        let pause = spacing(self.fruitless_at(origin, now), now)?;
+        self.set_pause(origin, pause, now).await;
+        Some(pause)
     }
 
-    /// Keeps the pause that an origin asked for (`Retry-After`).
+    /// Returns the rest of the pause of an origin, over all processes.
+    pub(crate) fn pause(&self, origin: &str, now: SystemTime) -> Option<Duration> {
+        self.counters(now).paused.get(origin)?.left(seconds(now))
+    }
+
+    /// Keeps a pause: the origin asked for it (`Retry-After`), or it fails too often. A longer one stays.
     pub(crate) async fn set_pause(&self, origin: &str, pause: Duration, now: SystemTime) {
-        let (origin, at) = (origin.to_owned(), seconds(now));
+        let (origin, begin) = (origin.to_owned(), seconds(now));
+        let pause = Pause { begin, length: pause.min(MAX_PAUSE).as_secs() };
         self.change(now, move |counters| {
-            counters.pauses.retain(|_, end| *end > at);
-            if counters.pauses.len() < MAX_ENTRIES {
-                counters.pauses.insert(origin, at + pause.min(MAX_PAUSE).as_secs());
+            counters.paused.retain(|_, old| old.left(begin).is_some());
+            let is_longer = counters.paused.get(&origin).is_none_or(|old| old.left(begin) < pause.left(begin));
+            if counters.paused.len() < MAX_ENTRIES && is_longer {
+                counters.paused.insert(origin, pause);
             }
         })
         .await;
@@ -181,9 +214,16 @@ impl Store {
         let _lock = self.wait_for_lock(LOCK, LOCK_WITHIN).await.ok()?;
         let mut counters = self.counters(now);
         let answer = change(&mut counters);
-        self.write(NAME.to_owned(), &counters).await.ok()?;
+        self.write(NAME.to_owned(), &counters, None).await.ok()?;
         Some(answer)
     }
+}
+
+/// Returns the pause after a failure: the rest of the day, divided by the rest of the limit. `None` if there were few.
+fn spacing(count: u32, now: SystemTime) -> Option<Duration> {
+    let left = DAY - seconds(now) % DAY;
+    let pause = left.div_ceil(u64::from(MAX_FRUITLESS.saturating_sub(count).max(1)));
+    (count > FREE_FAILURES).then(|| Duration::from_secs(pause))
 }
 
 /// Returns whether a time is within the cool-down. A time in the future is of a clock that was set back.

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use mendline::decisions::Secret;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::identity::is_verified;
 use crate::login::LoginInfo;
 use crate::registration::Client;
 use crate::store::Contents;
@@ -109,6 +110,7 @@ impl Login {
             scopes: self.scopes.clone(),
             ended: self.ended,
             sealed: false,
+            unverified: !is_verified(self.account.as_deref(), self.identity.as_ref()),
         }
     }
 }

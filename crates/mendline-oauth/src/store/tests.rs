@@ -194,3 +194,50 @@ fn secret_of_a_stored_login_is_not_in_errors() {
     assert!(!format!("{error} {error:?}").contains("access-"), "{error}");
     let _ = Secret::new("");
 }
+
+#[test]
+fn clock_that_is_set_back_ends_a_pause() {
+    let server = Server::new();
+    let store = Store::new(server.folder());
+    let now = SystemTime::now();
+    block_on(async {
+        store.set_pause("https://a.example", Duration::from_secs(600), now).await;
+        let left = store.pause("https://a.example", now + Duration::from_secs(300)).unwrap();
+        assert!((290..=300).contains(&left.as_secs()), "{left:?}");
+        assert_eq!(store.pause("https://a.example", now + Duration::from_secs(600)), None);
+        assert_eq!(store.pause("https://a.example", now - Duration::from_secs(24 * 60 * 60)), None);
+    });
+}
+
+#[test]
+fn remains_of_a_killed_process_are_deleted_with_the_next_lock() {
+    let (_server, store) = with_login();
+    let remains = format!("{}.1-0.new", login_file(&store).display());
+    let other = store.folder.join("issuer-1.json.1-0.new");
+    for path in [Path::new(&remains), &other] {
+        fs::write(path, "half of a fi").unwrap();
+    }
+    block_on(async { store.lock(&Store::key(MCP, None), Duration::ZERO).await.unwrap() });
+    assert!(!Path::new(&remains).exists());
+    assert!(other.exists(), "another process may be writing it");
+    let old = SystemTime::now() - REMAINS_AFTER - Duration::from_secs(1);
+    File::options().write(true).open(&other).unwrap().set_modified(old).unwrap();
+    block_on(async { store.lock(&Store::key(MCP, None), Duration::ZERO).await.unwrap() });
+    assert!(!other.exists());
+}
+
+#[test]
+fn unusable_files_are_named_with_the_next_step() {
+    let (_server, store) = with_login();
+    assert!(store.troubles().is_empty());
+    let path = login_file(&store);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let troubles = store.troubles();
+    assert!(troubles.len() == 1 && troubles[0].contains("chmod 600"), "{troubles:?}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&path, "{").unwrap();
+    assert!(store.troubles()[0].contains("is damaged"));
+    assert_eq!(now(store.load(&Store::key(MCP, None))).unwrap(), None);
+    let troubles = store.troubles();
+    assert!(troubles.len() == 1 && troubles[0].contains(".corrupt-1"), "{troubles:?}");
+}

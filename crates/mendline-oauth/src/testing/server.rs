@@ -38,6 +38,8 @@ pub(crate) enum Fault {
     Hang,
     /// A wrong refusal.
     InvalidGrant,
+    /// A refusal with this code.
+    Denied(&'static str),
     /// A refusal with a code of its own and the status 200.
     UnknownError,
 }
@@ -287,6 +289,7 @@ impl HttpClient for Server {
                 Some(Fault::Html) => Ok(answer(200, "<html>maintenance</html>")),
                 Some(Fault::WrongJson) => Ok(answer(200, r#"{"access_token":["x"],"#)),
                 Some(Fault::InvalidGrant) => Ok(answer(400, r#"{"error":"invalid_grant"}"#)),
+                Some(Fault::Denied(error)) => Ok(answer(400, &json!({"error": error}).to_string())),
                 Some(Fault::UnknownError) => Ok(answer(200, r#"{"ok":false,"error":"token_expired"}"#)),
                 Some(Fault::CutBefore) => cut(Fate::NotSent),
                 Some(Fault::CutAfter) => {

@@ -137,3 +137,33 @@ fn fruitless_requests_reach_a_ceiling() {
     assert!(fake.urls().is_empty());
     assert_eq!(oauth.store.fruitless_today("https://auth.example"), 300);
 }
+
+#[test]
+fn request_that_was_not_sent_is_not_counted() {
+    for fate in [Fate::NotSent, Fate::NotAllowed] {
+        let fake = Fake::new();
+        fake.fail(ENDPOINT, SendError { fate, why: "no route".to_owned() });
+        refresh(&fake, AuthMethod::None);
+        assert_eq!(fake.oauth().store.fruitless_today("https://auth.example"), 0, "{fate:?}");
+    }
+}
+
+#[test]
+fn provider_that_fails_all_day_gets_few_requests_and_no_ceiling() {
+    let fake = Fake::new();
+    fake.on(ENDPOINT, json(503, "<html>"));
+    let midnight = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(20_000 * 24 * 60 * 60);
+    let (client, token) = (client(AuthMethod::None), Secret::new("r"));
+    let mut last_gap = 0;
+    for second in (0..24 * 60 * 60).step_by(10) {
+        let oauth = fake.oauth().clock(move || midnight + Duration::from_secs(second));
+        let grant = Grant::Refresh { token: &token };
+        let request = TokenRequest { endpoint: ENDPOINT, client: &client, signer: None, grant, resource: None };
+        let before = fake.urls().len();
+        let result = block_on(super::request(&oauth, &request)).expect("no ceiling");
+        assert!(matches!(result, TokenResult::Unavailable { .. }));
+        last_gap = if fake.urls().len() > before { 0 } else { last_gap + 10 };
+        assert!(last_gap <= 600, "a request at least every ten minutes");
+    }
+    assert!((200..=300).contains(&fake.urls().len()), "{}", fake.urls().len());
+}
