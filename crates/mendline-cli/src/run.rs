@@ -79,7 +79,8 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         }
         Ok::<Log, String>(log)
     };
-    let gateway = options.via.and_then(|Via::Auto| joined_gateway::url(line.by_name()?));
+    let config = line.server.config.as_deref();
+    let gateway = options.via.and_then(|Via::Auto| joined_gateway::url(line.by_name()?, config));
     let bridge = match line.by_name() {
         Some(name) if gateway.is_some() => {
             let plan = joined_gateway::plan(name, gateway.as_deref(), &line)?;

@@ -146,6 +146,21 @@ fn run_joins_a_gateway_and_works_alone_without_one() {
 }
 
 #[test]
+fn run_works_alone_if_the_gateway_refuses_it_or_has_another_file() {
+    let token = r#""access": { "tokens": [{ "name": "ann", "token": "ann-0123456789abcdef" }] }"#;
+    let gateway = Gateway::configured(token, "", &[]);
+    let (answer, log) = call_via(&gateway.environment(), &gateway.config());
+    assert_eq!(answer["result"]["content"][0]["text"], "a is 42", "{answer}");
+    assert!(!log.contains("uses the gateway at"), "it needs a token: {log}");
+    let gateway = Gateway::with_servers(&json!({ "demo": {} }));
+    let other = gateway.state().join("other.json");
+    std::fs::copy(gateway.config(), &other).unwrap();
+    let (answer, log) = call_via(&gateway.environment(), &other);
+    assert_eq!(answer["result"]["content"][0]["text"], "a is 42", "{answer}");
+    assert!(!log.contains("uses the gateway at"), "it has another file: {log}");
+}
+
+#[test]
 fn connection_to_passed_socket_waits_for_next_process() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut gateway = Gateway::with_socket(&socket);
