@@ -80,7 +80,8 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
         }
         Ok::<Log, String>(log)
     };
-    let gateway = options.via.and_then(|Via::Auto| joined_gateway::url(line.by_name()?));
+    let config = line.server.config.as_deref();
+    let gateway = options.via.and_then(|Via::Auto| joined_gateway::url(line.by_name()?, config));
     let Reached { plan, named: entry, gateway } = match (line.by_name(), gateway) {
         (Some(name), Some(url)) => {
             let plan = joined_gateway::plan(name, Some(&url), &line)?;

@@ -286,6 +286,20 @@ pub const CLIENT_QUEUE_HARD_BYTES: usize = 64 << 20;
 pub const DETACHED_QUEUE: usize = 64;
 /// The same in bytes.
 pub const DETACHED_QUEUE_BYTES: usize = 256 << 10;
+/// Messages that a stream with a connection holds before it drops notifications: four times what slows down a child.
+pub const NOTIFICATION_QUEUE: usize = 1024;
+/// The same in bytes.
+pub const NOTIFICATION_QUEUE_BYTES: usize = 16 << 20;
+/// Events of a session that are kept for a client that resumes its streams; the oldest go first.
+pub const KEPT_EVENTS: usize = 1000;
+/// The same in bytes.
+pub const KEPT_BYTES: usize = 8 << 20;
+/// The same for all sessions of a principal.
+pub const KEPT_EVENTS_OF_PRINCIPAL: usize = 16_000;
+/// The same in bytes.
+pub const KEPT_BYTES_OF_PRINCIPAL: usize = 32 << 20;
+/// The same for all principals.
+pub const KEPT_BYTES_OF_ALL: usize = 64 << 20;
 /// The memory budget: the bytes that wait in the engine and the unfinished messages that shells hold.
 pub const LEDGER: usize = 256 << 20;
 
@@ -297,11 +311,19 @@ pub const LEDGER: usize = 256 << 20;
 pub const IDLE: Duration = Duration::from_secs(600);
 /// Processes of one server. A client with roots needs one of its own; more than these are clients that never leave.
 pub const PROCESSES: usize = 64;
+/// Processes of one server that belong to one principal: it cannot keep the others out.
+pub const PROCESSES_OF_PRINCIPAL: usize = 48;
 /// The least time between two planned dials to a server that has several processes or sessions: 50 a second, which a
 /// server that has just come back can take.
 pub const SHARED_DIAL_PACE: Duration = Duration::from_millis(20);
 /// Sessions with one server over HTTP: each costs a few KiB here, and a table entry there.
 pub const SESSIONS: usize = 16_384;
+/// Sessions with one server over HTTP that belong to one principal.
+pub const SESSIONS_OF_PRINCIPAL: usize = 12_288;
+/// The time without a request after which a session of a principal at its limit makes room for another.
+pub const EVICTED_AFTER: Duration = Duration::from_secs(60);
+/// The time after which a session ends whose client cannot resume its stream, or does not use the id of the session.
+pub const SHORT_IDLE: Duration = Duration::from_secs(60);
 /// Requests of one principal that wait for their answers: a client that loops cannot fill the queues of all servers,
 /// and two thousand agents with one call each still fit.
 /// Set by `access.tokens[].inFlight`.

@@ -131,6 +131,9 @@ impl Engine {
             Input::StreamClosed { client, stream } => {
                 self.with_client(client, |it, cx| it.handle_closed(stream, cx));
             }
+            Input::RequestRefused { upstream, client, method, tool, why } => {
+                self.with_upstream(upstream, |it, cx| it.note_refused(client, method, tool.as_deref(), why, cx));
+            }
             Input::ClientEnded { client } => self.client_ended(client),
             Input::ClientLost { client } => self.client_lost(client),
             Input::Spawned { link, pid } => self.with_upstream(link, |it, cx| it.handle_spawned(link, pid, cx)),

@@ -76,6 +76,8 @@ pub enum Dropped {
     StaleReply,
     /// A notification for a client whose stream has no connection and holds as many as it may.
     NoStream,
+    /// A notification for a client that does not read its stream.
+    NotRead,
 }
 
 impl Dropped {
@@ -89,6 +91,7 @@ impl Dropped {
             Dropped::StaleProgress => "stale_progress",
             Dropped::StaleReply => "stale_reply",
             Dropped::NoStream => "no_stream",
+            Dropped::NotRead => "not_read",
         }
     }
 }

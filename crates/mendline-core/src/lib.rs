@@ -45,7 +45,9 @@ pub use evidence::{Evidence, Outcome};
 pub use list_cache::{ListCache, Unreadable};
 pub use metrics::Metrics;
 pub use moment::Moment;
-pub use port::{ClientId, ClientStreams, Input, LinkId, Output, Port, StreamId, StreamMessage, UpstreamId};
+pub use port::{
+    ClientId, ClientStreams, Input, LinkId, Output, Port, RequestRefusal, StreamId, StreamMessage, UpstreamId,
+};
 pub use quote::Quote;
 pub use rng::SeededRng;
 pub use secret::Secret;

@@ -189,6 +189,10 @@ impl UpstreamMetrics {
             Event::CallRejected { method, tool, why, .. } => {
                 count(&mut self.operation(*method, tool.as_ref()).rejected, why.name());
             }
+            Event::ToolDenied { .. } => {
+                // Without the name: a client that makes names up must not make metrics grow.
+                count(&mut self.operation(Method::ToolsCall, None).rejected, "tool_denied");
+            }
             Event::CallRetried { why, .. } => count(&mut self.retries, why.name()),
             Event::RetryRefused { .. } => self.retries_refused += 1,
             Event::ResponseResumed { .. } => self.resumptions += 1,

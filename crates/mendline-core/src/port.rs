@@ -65,12 +65,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mendline_wire::{Message, Received, ReceivedEvent, Spliced};
+use mendline_wire::{Message, Method, Received, ReceivedEvent, Spliced};
 
 use crate::config::UpstreamConfig;
 use crate::event::Event;
 use crate::list_cache::ListCache;
-pub use crate::reason::{ConnectError, CredentialError, CutReason, Exit, Pipe, RefusalReason, SpawnError};
+pub use crate::reason::{
+    ConnectError, CredentialError, CutReason, Exit, Pipe, RefusalReason, RequestRefusal, SpawnError,
+};
 
 /// One client's session with a frontend. The shell numbers them and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,6 +196,19 @@ pub enum Input {
         client: ClientId,
         /// The stream.
         stream: StreamId,
+    },
+    /// The shell has refused a request: its principal may not make it, or not now.
+    RequestRefused {
+        /// The upstream of the request.
+        upstream: UpstreamId,
+        /// The client, or a number that stands for its principal.
+        client: ClientId,
+        /// The method of the request.
+        method: Method,
+        /// The tool, for the call of one.
+        tool: Option<String>,
+        /// The reason.
+        why: RequestRefusal,
     },
     /// A client will send no more (end of its stdin). It may still be reading.
     ClientEnded {

@@ -22,7 +22,7 @@ pub use call::Reason;
 pub use connect::{ConnectError, CutReason, ProxyError};
 pub use credential::CredentialError;
 pub use loss::{HandshakeError, LossReason};
-pub use refusal::RefusalReason;
+pub use refusal::{RefusalReason, RequestRefusal};
 pub use spawn::SpawnError;
 pub use tls::TlsError;
 

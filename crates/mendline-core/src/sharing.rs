@@ -8,6 +8,9 @@
 //! An upstream whose last client has left is removed at once, or kept for the idle time, so that a client which comes
 //! back finds it. The base stays, but its process or session ends, and the next client begins a new one.
 //!
+//! A server has a limit of upstreams, and each principal a lower one, so that one principal cannot keep the others out.
+//! At a limit the upstream without clients that its principal has left the longest time ago makes room.
+//!
 //! The shell passes the steps on to the engine: [`Input::AddUpstream`](crate::Input::AddUpstream),
 //! [`Input::RemoveUpstream`](crate::Input::RemoveUpstream) and [`Input::StopIdle`](crate::Input::StopIdle).
 
@@ -38,6 +41,13 @@ pub enum ShareKey {
     Modern {
         /// The principal.
         principal: Arc<str>,
+    },
+    /// Clients of the legacy era whose handshake is not known.
+    WithoutHandshake {
+        /// The principal.
+        principal: Arc<str>,
+        /// The revision of their requests.
+        revision: String,
     },
 }
 
@@ -75,6 +85,8 @@ pub struct Rules {
     pub sharing: Sharing,
     /// The limit of upstreams.
     pub limit: usize,
+    /// The limit of upstreams of one principal.
+    pub limit_of_principal: usize,
     /// The time after which an unused process ends; `None`: a session over HTTP ends with its client, and not before.
     pub idle: Option<Duration>,
 }
@@ -84,9 +96,14 @@ impl Rules {
     pub fn of(config: &UpstreamConfig) -> Rules {
         let is_child = config.transport == crate::config::Transport::Child;
         let default = if is_child { Sharing::Shared } else { Sharing::PerClient };
+        let (limit, limit_of_principal) = match is_child {
+            true => (defaults::PROCESSES, defaults::PROCESSES_OF_PRINCIPAL),
+            false => (defaults::SESSIONS, defaults::SESSIONS_OF_PRINCIPAL),
+        };
         Rules {
             sharing: config.sharing.unwrap_or(default),
-            limit: if is_child { defaults::PROCESSES } else { defaults::SESSIONS },
+            limit,
+            limit_of_principal,
             idle: is_child.then_some(config.idle),
         }
     }
@@ -99,13 +116,17 @@ pub struct Placement {
     pub upstream: UpstreamId,
     /// It is to be added first.
     pub is_new: bool,
+    /// Another upstream makes room, and is to be removed.
+    pub evicted: Option<UpstreamId>,
 }
 
-/// An error: the server has as many processes or sessions as it may.
+/// An error: the server has as many processes or sessions as it may, or the principal of the client has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     /// The limit.
     pub limit: usize,
+    /// The limit of the client's own principal is reached.
+    pub is_own: bool,
 }
 
 /// A step for the engine.
@@ -132,6 +153,8 @@ struct Member {
     upstream: UpstreamId,
     /// `None` if its next client is served as the first.
     key: Option<ShareKey>,
+    /// The principal of its clients.
+    principal: Option<Arc<str>>,
     clients: usize,
     /// The time at which the last client came or left.
     changed: Moment,
@@ -180,7 +203,7 @@ impl UpstreamPool {
 
     /// Adds a server with its base.
     pub fn add_server(&mut self, base: UpstreamId, rules: Rules) {
-        let member = Member { upstream: base, key: None, clients: 0, changed: Moment::ZERO };
+        let member = Member { upstream: base, key: None, principal: None, clients: 0, changed: Moment::ZERO };
         self.servers.push(Server { base, rules, members: vec![member] });
     }
 
@@ -204,8 +227,15 @@ impl UpstreamPool {
     }
 
     /// Chooses the upstream of a new client of this server.
-    pub fn place(&mut self, base: UpstreamId, key: ShareKey, now: Moment) -> Result<Placement, NoRoom> {
-        let at = self.servers.iter().position(|server| server.base == base).ok_or(NoRoom { limit: 0 })?;
+    pub fn place(
+        &mut self,
+        base: UpstreamId,
+        principal: &Arc<str>,
+        key: ShareKey,
+        now: Moment,
+    ) -> Result<Placement, NoRoom> {
+        let no_server = NoRoom { limit: 0, is_own: false };
+        let at = self.servers.iter().position(|server| server.base == base).ok_or(no_server)?;
         let rules = self.servers[at].rules;
         let key = match (rules.sharing, key) {
             (Sharing::PerClient, ShareKey::Handshake { .. }) => ShareKey::Alone,
@@ -215,19 +245,19 @@ impl UpstreamPool {
         let is_equal = |member: &&mut Member| key != ShareKey::Alone && member.key.as_ref() == Some(&key);
         if let Some(member) = members.iter_mut().find(is_equal) {
             member.enter(now);
-            return Ok(Placement { upstream: member.upstream, is_new: false });
+            return Ok(Placement { upstream: member.upstream, is_new: false, evicted: None });
         }
+        let evicted = self.servers[at].make_room(principal)?;
+        let members = &mut self.servers[at].members;
         if let Some(member) = members.iter_mut().find(|member| member.key.is_none()) {
-            member.key = Some(key);
+            (member.key, member.principal) = (Some(key), Some(Arc::clone(principal)));
             member.enter(now);
-            return Ok(Placement { upstream: member.upstream, is_new: false });
+            return Ok(Placement { upstream: member.upstream, is_new: false, evicted });
         }
-        if members.len() >= rules.limit {
-            return Err(NoRoom { limit: rules.limit });
-        }
-        let upstream = self.new_id().ok_or(NoRoom { limit: usize::from(u16::MAX) })?;
-        self.servers[at].members.push(Member { upstream, key: Some(key), clients: 1, changed: now });
-        Ok(Placement { upstream, is_new: true })
+        let upstream = self.new_id().ok_or(NoRoom { limit: usize::from(u16::MAX), is_own: false })?;
+        let principal = Some(Arc::clone(principal));
+        self.servers[at].members.push(Member { upstream, key: Some(key), principal, clients: 1, changed: now });
+        Ok(Placement { upstream, is_new: true, evicted })
     }
 
     /// Records that a client of this upstream has left.
@@ -270,10 +300,32 @@ impl UpstreamPool {
 }
 
 impl Server {
+    /// Finds room for another upstream of a principal. Returns the upstream that goes for it, if one must.
+    fn make_room(&mut self, principal: &Arc<str>) -> Result<Option<UpstreamId>, NoRoom> {
+        let Rules { limit, limit_of_principal, .. } = self.rules;
+        let is_its = |member: &&Member| member.principal.as_ref() == Some(principal);
+        let is_full = self.members.iter().filter(|member| member.key.is_some()).count() >= limit;
+        let is_own = self.members.iter().filter(is_its).count() >= limit_of_principal;
+        if !is_full && !is_own {
+            return Ok(None);
+        }
+        // The base is not removed; its next client is served as the first.
+        let unused = self.members.iter().filter(is_its).filter(|member| member.clients == 0);
+        let Some(oldest) = unused.filter(|member| member.upstream != self.base).min_by_key(|member| member.changed)
+        else {
+            return Err(NoRoom { limit: if is_own { limit_of_principal } else { limit }, is_own });
+        };
+        let evicted = oldest.upstream;
+        self.members.retain(|member| member.upstream != evicted);
+        Ok(Some(evicted))
+    }
+
     /// Ends an upstream without clients. The base stays.
     fn end(&mut self, upstream: UpstreamId) -> Step {
         if upstream == self.base {
-            self.members.iter_mut().filter(|member| member.upstream == upstream).for_each(|base| base.key = None);
+            for base in self.members.iter_mut().filter(|member| member.upstream == upstream) {
+                (base.key, base.principal) = (None, None);
+            }
             return Step::StopIdle(upstream);
         }
         self.members.retain(|member| member.upstream != upstream);

@@ -299,6 +299,7 @@ impl UpstreamStatus {
             Event::CallRejected { method, .. } => {
                 self.counts(*method).rejected += 1;
             }
+            Event::ToolDenied { .. } => self.counts(Method::ToolsCall).rejected += 1,
             Event::ResponseResumed { .. } => self.resumed += 1,
             Event::RetryRefused { .. } => self.retries_refused += 1,
             Event::RateLimited { .. } => self.slowed += 1,

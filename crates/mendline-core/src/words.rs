@@ -242,9 +242,26 @@ pub fn denied_tool(tool: &str) -> String {
 
 /// The answer to a request whose stream was lost when the gateway ended.
 pub fn lost_answer(id: &Id) -> Bytes {
-    let text = "The gateway was restarted while this request was running, and its answer is lost. Whether it ran is \
+    let text = "The gateway was restarted or has closed the session of this request, and the answer is lost. Whether it ran is \
                 unknown. A request that only reads can be made again; check the result of any other before that.";
     let facts = json!({ "outcome": "unknown", "retryable": false });
+    respond(id, "error", &json!({ "code": Cause::OutcomeUnknown.code(), "message": text, "data": facts }))
+}
+
+/// The answer to a request that was cancelled, or whose session has ended, before it was answered.
+pub fn ended_without_answer(id: &Id) -> Bytes {
+    let text = "This request was cancelled or its session has ended before it was answered. Whether it ran is unknown. A \
+                request that only reads can be made again; check the result of any other before that.";
+    let facts = json!({ "outcome": "unknown", "retryable": false });
+    respond(id, "error", &json!({ "code": Cause::OutcomeUnknown.code(), "message": text, "data": facts }))
+}
+
+/// The answer to a request whose answer was dropped, because its client did not read it for too long.
+pub fn dropped_answer(id: &Id) -> Bytes {
+    let text = "The server has answered this request, or the client has cancelled it. The gateway kept the answer for \
+                as long as it had room, and has dropped it. A request that only reads can be made again; check the \
+                result of any other before that.";
+    let facts = json!({ "outcome": "answered", "retryable": false });
     respond(id, "error", &json!({ "code": Cause::OutcomeUnknown.code(), "message": text, "data": facts }))
 }
 

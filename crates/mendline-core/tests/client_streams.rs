@@ -215,6 +215,40 @@ fn attached_stream_keeps_notifications_beyond_the_detached_limit() {
 }
 
 #[test]
+fn stream_that_is_not_read_drops_notifications_and_keeps_answers() {
+    let mut stage = initialized();
+    let params = json!({ "name": "one", "_meta": { "progressToken": "t" } });
+    send(&mut stage, 2, &json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params }).to_string());
+    let sent = stage.server_reads().unwrap();
+    for progress in 0..defaults::NOTIFICATION_QUEUE + 10 {
+        let params = json!({ "progressToken": sent["params"]["_meta"]["progressToken"], "progress": progress });
+        let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+        stage.server_sends(&progress.to_string());
+    }
+    assert_eq!(stage.engine.load().for_clients, defaults::NOTIFICATION_QUEUE);
+    assert!(stage.log.iter().any(|line| line.contains("that does not read")), "{:?}", stage.log.last());
+    stage.server_sends(&json!({ "jsonrpc": "2.0", "id": sent["id"], "result": {} }).to_string());
+    assert_eq!(stage.engine.load().for_clients, defaults::NOTIFICATION_QUEUE + 1, "the answer is kept");
+}
+
+#[test]
+fn notifications_since_the_loss_are_limited_even_if_they_are_taken() {
+    let mut stage = initialized();
+    let params = json!({ "name": "one", "_meta": { "progressToken": "t" } });
+    send(&mut stage, 2, &json!({ "jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params }).to_string());
+    let sent = stage.server_reads().unwrap();
+    stage.input(Input::StreamDetached { client: CLIENT, stream: StreamId(2) });
+    let mut taken = 0;
+    for progress in 0..defaults::DETACHED_QUEUE + 10 {
+        let params = json!({ "progressToken": sent["params"]["_meta"]["progressToken"], "progress": progress });
+        let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
+        stage.server_sends(&progress.to_string());
+        taken += usize::from(pull(&mut stage, 2).is_some());
+    }
+    assert_eq!(taken, defaults::DETACHED_QUEUE);
+}
+
+#[test]
 fn closed_stream_frees_its_messages() {
     let mut stage = initialized();
     send(&mut stage, 2, &format!("[{},17]", call("1", "one")));

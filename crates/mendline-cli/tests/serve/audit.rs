@@ -47,3 +47,26 @@ fn audit_names_who_called_what_and_no_argument() {
         assert_eq!(line["client"], "test 1", "{line}");
     }
 }
+
+#[test]
+fn refusals_by_token_are_in_the_audit_log_and_counted() {
+    let access = r#""access": { "audit": "calls", "tokens": [{
+        "name": "ann", "token": "ann-0123456789abcdef",
+        "tools": { "deny": ["create_*"] }, "rateLimit": { "perSecond": 0.01, "burst": 1 }
+    }] }"#;
+    let gateway = Gateway::configured(access, "", &[]);
+    let ann = ("Authorization", "Bearer ann-0123456789abcdef");
+    for tool in ["create_note", "lookup", "lookup"] {
+        assert_eq!(gateway.post(&[ann], &call(2, tool, &json!({ "key": "canary" }))).status, 200);
+    }
+    let lines = lines(&gateway, 3);
+    let line =
+        |outcome: &str| lines.iter().find(|line| line["outcome"] == outcome).unwrap_or_else(|| panic!("{lines:?}"));
+    assert_eq!(line("denied")["tool"], "create_note");
+    assert_eq!((&line("rejected")["tool"], &line("rejected")["cause"]), (&json!("lookup"), &json!("rate_limited")));
+    assert!(lines.iter().all(|line| line["principal"] == "ann" && line["server"] == "demo"), "{lines:?}");
+    let metrics = gateway.send("GET", "/metrics", &[ann], "").text();
+    for reason in ["tool_denied", "rate_limit"] {
+        assert!(metrics.contains(&format!(r#"outcome="rejected",reason="{reason}""#)), "{metrics}");
+    }
+}

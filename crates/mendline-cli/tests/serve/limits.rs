@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::gateway::{Gateway, SOON};
+use super::gateway::{Gateway, SOON, eventually};
 use super::{call, initialize, request};
 
 const ANN: (&str, &str) = ("Authorization", "Bearer ann-0123456789abcdef");
@@ -68,6 +68,26 @@ fn l82_requests_in_flight_are_limited_per_principal() {
         assert!(Instant::now() < end);
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn answer_to_a_lost_connection_frees_its_place() {
+    let gateway = Gateway::configured(&two_tokens(r#""inFlight": 1"#), "", &[]);
+    let opened = gateway.post(&[ANN], &initialize("2025-11-25"));
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    let headers = [ANN, ("Mcp-Session-Id", &session[..])];
+    let lookup = call(2, "lookup", &json!({ "key": "x" }));
+    let is_served = || gateway.post(&headers, &lookup).json()["result"]["isError"] == false;
+    // The client gives up, and the call ends later.
+    drop(gateway.post(&headers, &call(3, "lookup", &json!({ "key": "x", "delayMs": 8_000 }))));
+    assert!(!is_served());
+    eventually("the answer frees the place", is_served);
+    // The client gives up, and cancels the call.
+    drop(gateway.post(&headers, &call(4, "slow", &json!({ "key": "x", "steps": 600, "stepMs": 1_000 }))));
+    assert!(!is_served());
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#;
+    assert_eq!(gateway.post(&headers, cancel).status, 202);
+    eventually("the cancellation frees the place", is_served);
 }
 
 #[test]
@@ -146,4 +166,21 @@ fn session_that_was_idle_for_longest_goes_and_its_id_opens_it_again() {
         let answer = gateway.post(&[("Mcp-Session-Id", id)], &call(7, "lookup", &json!({ "key": "x" })));
         assert_eq!(answer.json()["result"]["isError"], false);
     }
+}
+
+#[test]
+fn session_above_the_limit_is_refused_while_all_are_in_use() {
+    let gateway = Gateway::configured(r#""access": { "limits": { "sessions": 2 } }"#, "", &[]);
+    let mut streams: Vec<_> = (0..2)
+        .map(|_| {
+            let session = gateway.initialize("2025-11-25");
+            let headers = [("Mcp-Session-Id", &session[..]), ("Accept", "text/event-stream")];
+            gateway.send("GET", "/mcp/demo", &headers, "")
+        })
+        .collect();
+    let refused = gateway.post(&[], &initialize("2025-11-25"));
+    assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true));
+    assert_eq!(refused.json()["error"]["code"], -31004);
+    streams.pop();
+    eventually("a lost stream makes room", || gateway.post(&[], &initialize("2025-11-25")).status == 200);
 }

@@ -62,3 +62,11 @@ fn request_without_capabilities_is_refused() {
     assert_eq!(answer.status, 400);
     assert_eq!(answer.json()["error"]["code"], -32602);
 }
+
+#[test]
+fn notification_is_accepted() {
+    let gateway = Gateway::start(&[]);
+    let text = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    let answer = gateway.post(&[VERSION, ("Mcp-Method", "notifications/cancelled")], text);
+    assert_eq!((answer.status, answer.header("mcp-session-id")), (202, None));
+}

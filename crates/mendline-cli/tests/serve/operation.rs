@@ -146,6 +146,21 @@ fn run_joins_a_gateway_and_works_alone_without_one() {
 }
 
 #[test]
+fn run_works_alone_if_the_gateway_refuses_it_or_has_another_file() {
+    let token = r#""access": { "tokens": [{ "name": "ann", "token": "ann-0123456789abcdef" }] }"#;
+    let gateway = Gateway::configured(token, "", &[]);
+    let (answer, log) = call_via(&gateway.environment(), &gateway.config());
+    assert_eq!(answer["result"]["content"][0]["text"], "a is 42", "{answer}");
+    assert!(!log.contains("uses the gateway at"), "it needs a token: {log}");
+    let gateway = Gateway::with_servers(&json!({ "demo": {} }));
+    let other = gateway.state().join("other.json");
+    std::fs::copy(gateway.config(), &other).unwrap();
+    let (answer, log) = call_via(&gateway.environment(), &other);
+    assert_eq!(answer["result"]["content"][0]["text"], "a is 42", "{answer}");
+    assert!(!log.contains("uses the gateway at"), "it has another file: {log}");
+}
+
+#[test]
 fn connection_to_passed_socket_waits_for_next_process() {
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut gateway = Gateway::with_socket(&socket);
@@ -177,4 +192,38 @@ fn metrics_of_a_gateway_count_the_calls_of_all_sessions() {
     assert_eq!(metrics.matches("mendline_up{server=\"demo\"}").count(), 1, "{metrics}");
     assert_eq!(value(r#"mendline_connections_total{server="second"}"#), "0");
     assert!(metrics.ends_with("# EOF\n"));
+}
+
+#[test]
+fn cancellation_is_accepted_while_the_gateway_stops() {
+    let mut gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-11-25");
+    let headers = [("Mcp-Session-Id", &session[..])];
+    let mut running = gateway.post(&headers, &call(5, "slow", &json!({ "key": "a", "steps": 600, "stepMs": 100 })));
+    gateway.signal(rustix::process::Signal::TERM);
+    let lookup = call(6, "lookup", &json!({ "key": "a" }));
+    eventually("requests are refused", || gateway.post(&headers, &lookup).status == 503);
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#;
+    assert_eq!(gateway.post(&headers, cancel).status, 202);
+    while running.event().is_some() {}
+    assert_eq!(gateway.wait(), Some(0));
+}
+
+#[test]
+fn call_and_doctor_work_with_a_server_of_the_gateway() {
+    let gateway = Gateway::start(&[]);
+    let url = format!("http://{}/mcp/demo", gateway.address);
+    // The commands must not find the gateway by its control socket.
+    let state = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(MENDLINE);
+        command.args(arguments).env("MENDLINE_STATE_DIR", state.path());
+        command.env("MENDLINE_RUNTIME_DIR", state.path().join("run")).env_remove("MENDLINE_LOG");
+        command.output().unwrap()
+    };
+    let called = run(&["call", &url, "lookup", r#"{"key": "a"}"#]);
+    assert!(called.status.success(), "{called:?}");
+    assert!(String::from_utf8_lossy(&called.stdout).contains("a is 42"), "{called:?}");
+    let examined = run(&["doctor", &url]);
+    assert!(examined.status.success(), "{examined:?}");
 }

@@ -84,3 +84,13 @@ fn file_with_mistake_changes_nothing() {
     gateway.wait_for_log("the old configuration stays");
     look_up(&gateway, "demo", &session);
 }
+
+#[test]
+fn sighup_reads_the_file_again() {
+    let gateway = Gateway::with_servers(&json!({ "demo": {} }));
+    gateway.write_text("{ half");
+    gateway.wait_for_log("the old configuration stays");
+    gateway.signal(rustix::process::Signal::HUP);
+    gateway.wait_for_log("the old configuration stays");
+    assert!(is_served(&gateway, "demo"));
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::gateway::Gateway;
+use super::gateway::{Gateway, eventually};
 use super::{call, initialize, request};
 
 #[test]
@@ -122,5 +122,57 @@ fn c89_sessions_with_the_same_ids_get_their_own_answers() {
                 assert_eq!(answer["result"]["content"][0]["text"], format!("{key} is 42"), "{answer}");
             });
         }
+    });
+}
+
+const CANCEL: &str = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}"#;
+
+#[test]
+fn client_with_foreign_id_gets_a_session_of_its_own() {
+    let gateway = Gateway::start(&[]);
+    let session = |foreign: &str| {
+        let answer = gateway.post(&[("Mcp-Session-Id", foreign)], &call(1, "lookup", &json!({ "key": "a" })));
+        answer.header("mcp-session-id").unwrap().to_owned()
+    };
+    let (first, other) = (session("foreign-a"), session("foreign-b"));
+    assert_ne!(first, other);
+    assert_eq!(session("foreign-a"), first, "a client that ignores its id keeps its session");
+    let mut slow =
+        gateway.post(&[("Mcp-Session-Id", "foreign-a")], &call(5, "lookup", &json!({ "key": "a", "delayMs": 4_000 })));
+    assert_eq!(gateway.post(&[("Mcp-Session-Id", "foreign-b")], CANCEL).status, 202);
+    assert_eq!(slow.message()["result"]["content"][0]["text"], "a is 42", "the other client cancelled nothing");
+    let accept = ("Accept", "text/event-stream");
+    let mut streams =
+        ["foreign-a", "foreign-b"].map(|id| gateway.send("GET", "/mcp/demo", &[("Mcp-Session-Id", id), accept], ""));
+    streams.iter_mut().for_each(|stream| assert_eq!(stream.status, 200));
+    assert_eq!(streams[0].header("mcp-session-id"), Some(&first[..]));
+    assert_eq!(streams[1].header("mcp-session-id"), Some(&other[..]));
+}
+
+#[test]
+fn clients_without_id_do_not_cancel_for_each_other() {
+    let gateway = Gateway::start(&[]);
+    let mut slow = gateway.post(&[], &call(5, "lookup", &json!({ "key": "a", "delayMs": 4_000 })));
+    assert!(slow.header("mcp-session-id").is_some(), "the client is told its id");
+    assert_eq!(gateway.post(&[], CANCEL).status, 202);
+    assert_eq!(slow.message()["result"]["content"][0]["text"], "a is 42");
+}
+
+#[test]
+fn cancelled_request_is_answered_with_its_id() {
+    let gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-11-25");
+    let headers = [("Mcp-Session-Id", &session[..]), ("Accept", "application/json")];
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let answer = gateway.post(&headers, &call(5, "lookup", &json!({ "key": "a", "delayMs": 60_000 })));
+            (answer.status, answer.json())
+        });
+        eventually("the cancelled request ends", || {
+            assert_eq!(gateway.post(&[("Mcp-Session-Id", &session)], CANCEL).status, 202);
+            waiting.is_finished()
+        });
+        let (status, answer) = waiting.join().unwrap();
+        assert_eq!((status, &answer["id"], &answer["error"]["code"]), (200, &json!(5), &json!(-31002)), "{answer}");
     });
 }

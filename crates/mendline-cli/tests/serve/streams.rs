@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::gateway::Gateway;
+use super::gateway::{Gateway, Response};
 use super::{call, request};
 
 /// A time after which an answer is a stream.
@@ -124,4 +124,40 @@ fn calls_of_one_session_run_at_the_same_time() {
         assert!(!slow.is_finished());
         assert_eq!(slow.join().unwrap(), 1);
     });
+}
+
+/// Makes a call with an answer of 3 MiB. Returns the id of the first event, and the rest of the response.
+fn call_big(gateway: &Gateway, session: &str, id: u32) -> (String, Response) {
+    let headers = [("Mcp-Session-Id", session), ("Accept", "text/event-stream")];
+    let mut answer = gateway.post(&headers, &call(id, "big", &json!({ "key": "a", "bytes": 3 << 20 })));
+    (answer.event().unwrap().id.unwrap(), answer)
+}
+
+#[test]
+fn long_answer_whose_transfer_was_cut_is_repeated() {
+    let gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-11-25");
+    let (id, answer) = call_big(&gateway, &session, 2);
+    drop(answer);
+    let resume = [("Mcp-Session-Id", &session[..]), ("Last-Event-ID", &id[..]), ("Accept", "text/event-stream")];
+    let message = gateway.send("GET", "/mcp/demo", &resume, "").message();
+    assert_eq!(message["result"]["content"][0]["text"].as_str().unwrap().len(), 3 << 20);
+}
+
+#[test]
+fn oldest_kept_answer_is_dropped_and_its_client_is_told() {
+    let gateway = Gateway::start(&[]);
+    let session = gateway.initialize("2025-11-25");
+    let ids = [2, 3, 4].map(|id| {
+        let (first, mut answer) = call_big(&gateway, &session, id);
+        while answer.event().is_some() {}
+        first
+    });
+    let resume = |id: &str| {
+        let headers = [("Mcp-Session-Id", &session[..]), ("Last-Event-ID", id), ("Accept", "text/event-stream")];
+        gateway.send("GET", "/mcp/demo", &headers, "").message()
+    };
+    let dropped = resume(&ids[0]);
+    assert_eq!((&dropped["id"], &dropped["error"]["data"]["outcome"]), (&json!(2), &json!("answered")), "{dropped}");
+    assert!(resume(&ids[2])["result"]["content"].is_array(), "the newest is kept");
 }

@@ -50,6 +50,16 @@ impl Outbox {
         self.messages.len() >= defaults::DETACHED_QUEUE || self.bytes >= defaults::DETACHED_QUEUE_BYTES
     }
 
+    /// Returns whether it holds as much as it may for a client that cannot read it any more.
+    pub fn is_full_for_lost_client(&self) -> bool {
+        self.messages.len() >= defaults::KEPT_EVENTS || self.bytes >= defaults::KEPT_BYTES
+    }
+
+    /// Returns whether it takes no more notifications, although the stream has a connection.
+    pub fn is_full_for_notifications(&self) -> bool {
+        self.messages.len() >= defaults::NOTIFICATION_QUEUE || self.bytes >= defaults::NOTIFICATION_QUEUE_BYTES
+    }
+
     /// Returns whether the client is so far behind that the engine stops reading from it.
     pub fn is_stuck(&self) -> bool {
         self.messages.len() >= defaults::CLIENT_QUEUE_HARD || self.bytes >= defaults::CLIENT_QUEUE_HARD_BYTES

@@ -483,14 +483,16 @@ impl ClientSession {
 
     /// Queues an answer, or a request of the server.
     fn push(&mut self, stream: StreamId, message: Spliced, cx: &mut Cx<'_>) {
-        // It is kept in any case.
-        let _ = self.streams.push(stream, message, Keep::Always, cx);
+        // It is kept, unless no client can read it any more.
+        if let Err(why) = self.streams.push(stream, message, Keep::Always, cx) {
+            self.drop_message(Method::None, why.into(), cx);
+        }
     }
 
     /// Queues a notification.
     fn notify(&mut self, stream: StreamId, method: Method, message: Spliced, cx: &mut Cx<'_>) {
-        if self.streams.push(stream, message, Keep::WhileThereIsRoom, cx).is_err() {
-            self.drop_message(method, Dropped::NoStream, cx);
+        if let Err(why) = self.streams.push(stream, message, Keep::WhileThereIsRoom, cx) {
+            self.drop_message(method, why.into(), cx);
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A client over stdio has one stream. A client over HTTP has one for each frame with requests, which is over with the
 //! last answer, and a common one for messages that belong to no request. A stream may lose its connection and get
-//! another. Without a connection it keeps answers and requests, and only a bounded number of notifications: a client
-//! that never reads must not slow down its server, nor take memory without limit.
+//! another. Without a connection it keeps answers and requests, and only a bounded number of notifications, counted
+//! from the loss of the connection: the shell may have taken some of them. With a connection it keeps more of them. A
+//! client that never reads must not slow down its server, nor take memory without limit.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +12,8 @@ use mendline_wire::Spliced;
 
 use super::outbox::Outbox;
 use crate::cx::Cx;
+use crate::defaults;
+use crate::event::Dropped;
 use crate::port::{ClientId, Output, StreamId, StreamMessage};
 
 /// The streams of one client.
@@ -31,18 +34,32 @@ pub enum Layout {
     Many,
 }
 
-/// Whether a message may be dropped if its stream has no connection.
+/// Whether a message may be dropped if its stream is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// An answer or a request of the server: never.
+    /// An answer or a request of the server: never, as long as a client can read it.
     Always,
     /// A notification.
     WhileThereIsRoom,
 }
 
-/// A notification that was dropped, because its stream has no connection and no room.
+/// An error: the stream has no room for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom;
+pub enum NoRoom {
+    /// It has no connection.
+    NoConnection,
+    /// Its client does not read.
+    NotRead,
+}
+
+impl From<NoRoom> for Dropped {
+    fn from(why: NoRoom) -> Dropped {
+        match why {
+            NoRoom::NoConnection => Dropped::NoStream,
+            NoRoom::NotRead => Dropped::NotRead,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Stream {
@@ -50,7 +67,21 @@ struct Stream {
     /// Requests without an answer.
     open: usize,
     connection: Connection,
+    /// The notifications since the connection was lost.
+    since_loss: Notifications,
     announced: Announced,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Notifications {
+    count: usize,
+    bytes: usize,
+}
+
+impl Notifications {
+    fn are_too_many(self) -> bool {
+        self.count >= defaults::DETACHED_QUEUE || self.bytes >= defaults::DETACHED_QUEUE_BYTES
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +99,8 @@ enum Announced {
 
 impl Stream {
     fn new(connection: Connection) -> Stream {
-        Stream { outbox: Outbox::default(), open: 0, connection, announced: Announced::No }
+        let (outbox, since_loss) = (Outbox::default(), Notifications::default());
+        Stream { outbox, open: 0, connection, since_loss, announced: Announced::No }
     }
 
     fn is_attached(&self) -> bool {
@@ -77,6 +109,19 @@ impl Stream {
 
     fn is_over(&self) -> bool {
         self.open == 0 && self.outbox.len() == 0
+    }
+
+    /// Returns whether it has room for a message.
+    fn has_room(&self, id: StreamId, keep: Keep) -> bool {
+        match (keep, self.connection) {
+            // The client cannot resume the answers on its common stream, so they are lost with the connection.
+            (Keep::Always, Connection::Detached) => id != StreamId::COMMON || !self.outbox.is_full_for_lost_client(),
+            (Keep::Always, Connection::Attached) => true,
+            (Keep::WhileThereIsRoom, Connection::Detached) => {
+                !self.outbox.is_full_for_detached() && !self.since_loss.are_too_many()
+            }
+            (Keep::WhileThereIsRoom, Connection::Attached) => !self.outbox.is_full_for_notifications(),
+        }
     }
 }
 
@@ -139,9 +184,13 @@ impl Streams {
         }
         let id = if self.of_requests.contains_key(&id) { id } else { StreamId::COMMON };
         let client = self.client;
-        let Some(stream) = self.get_mut(id) else { return Err(NoRoom) };
-        if keep == Keep::WhileThereIsRoom && !stream.is_attached() && stream.outbox.is_full_for_detached() {
-            return Err(NoRoom);
+        let Some(stream) = self.get_mut(id) else { return Err(NoRoom::NoConnection) };
+        if !stream.has_room(id, keep) {
+            return Err(if stream.is_attached() { NoRoom::NotRead } else { NoRoom::NoConnection });
+        }
+        if keep == Keep::WhileThereIsRoom && !stream.is_attached() {
+            stream.since_loss.count += 1;
+            stream.since_loss.bytes += message.len();
         }
         stream.outbox.push(message, cx.ledger);
         announce(client, id, stream, cx);
@@ -172,6 +221,7 @@ impl Streams {
         let client = self.client;
         let Some(stream) = self.get_mut(id) else { return };
         stream.connection = Connection::Attached;
+        stream.since_loss = Notifications::default();
         stream.announced = Announced::No;
         if stream.outbox.len() > 0 {
             announce(client, id, stream, cx);

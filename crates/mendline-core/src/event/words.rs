@@ -244,6 +244,7 @@ impl Event {
                     Dropped::Undeliverable => write!(f, "dropped {what}: it cannot be delivered"),
                     Dropped::StaleProgress => write!(f, "dropped outdated progress"),
                     Dropped::NoStream => write!(f, "dropped {what} for a client without an open stream"),
+                    Dropped::NotRead => write!(f, "dropped {what} for a client that does not read"),
                     Dropped::StaleReply => write!(f, "dropped a client's answer to a server request that is over"),
                 }
             }

@@ -128,6 +128,15 @@ pub enum RefusalReason {
     Host,
 }
 
+/// The reason why a shell refused a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestRefusal {
+    /// The principal may not use the tool.
+    DeniedTool,
+    /// A limit of the principal is reached.
+    Limit(RefusalReason),
+}
+
 impl RefusalReason {
     /// Returns the stable name for metrics.
     pub fn name(&self) -> &'static str {

@@ -11,7 +11,7 @@ const IDLE: Duration = Duration::from_secs(600);
 
 fn pool(sharing: Sharing, idle: Option<Duration>) -> UpstreamPool {
     let mut pool = UpstreamPool::new(1);
-    pool.add_server(BASE, Rules { sharing, limit: 3, idle });
+    pool.add_server(BASE, Rules { sharing, limit: 3, limit_of_principal: 3, idle });
     pool
 }
 
@@ -29,7 +29,18 @@ fn plain() -> ShareKey {
 }
 
 fn upstream(pool: &mut UpstreamPool, key: ShareKey) -> u16 {
-    pool.place(BASE, key, at(0)).unwrap().upstream.0
+    place(pool, key).unwrap().upstream.0
+}
+
+/// Places a client with this key. A client without a principal in it is Ann's.
+fn place(pool: &mut UpstreamPool, key: ShareKey) -> Result<Placement, NoRoom> {
+    let principal = match &key {
+        ShareKey::Alone => Arc::from("ann"),
+        ShareKey::Handshake { principal, .. }
+        | ShareKey::Modern { principal }
+        | ShareKey::WithoutHandshake { principal, .. } => Arc::clone(principal),
+    };
+    pool.place(BASE, &principal, key, at(0))
 }
 
 #[test]
@@ -40,7 +51,8 @@ fn equal_clients_share_and_others_get_their_own() {
     assert_eq!(upstream(&mut pool, key("bob", "2025-11-25", &json!({}))), 1, "another principal");
     assert_eq!(upstream(&mut pool, sampling(&json!({ "a": 1, "b": 2 }))), 2, "other capabilities");
     assert_eq!(upstream(&mut pool, sampling(&json!({ "b": 2, "a": 1 }))), 2, "the order of names is no difference");
-    assert_eq!(pool.place(BASE, key("ann", "2025-06-18", &json!({})), at(0)), Err(NoRoom { limit: 3 }));
+    let full = place(&mut pool, key("ann", "2025-06-18", &json!({})));
+    assert_eq!(full, Err(NoRoom { limit: 3, is_own: false }));
 }
 
 #[test]
@@ -109,5 +121,34 @@ fn removed_server_has_no_place() {
     upstream(&mut pool, plain());
     upstream(&mut pool, plain());
     assert_eq!(pool.remove_server(BASE), [BASE, UpstreamId(1)]);
-    assert!(pool.place(BASE, plain(), at(0)).is_err() && pool.leave(BASE, at(0)).is_none());
+    assert!(place(&mut pool, plain()).is_err() && pool.leave(BASE, at(0)).is_none());
+}
+
+#[test]
+fn principal_at_its_limit_leaves_room_for_others() {
+    let mut pool = UpstreamPool::new(1);
+    pool.add_server(BASE, Rules { sharing: Sharing::Shared, limit: 3, limit_of_principal: 2, idle: Some(IDLE) });
+    assert_eq!((upstream(&mut pool, ShareKey::Alone), upstream(&mut pool, ShareKey::Alone)), (0, 1));
+    assert_eq!(place(&mut pool, ShareKey::Alone), Err(NoRoom { limit: 2, is_own: true }));
+    assert_eq!(upstream(&mut pool, key("bob", "2025-11-25", &json!({}))), 2);
+}
+
+#[test]
+fn process_that_its_principal_left_first_makes_room() {
+    let mut pool = pool(Sharing::Shared, Some(IDLE));
+    let of = |principal: &str, revision: &str| key(principal, revision, &json!({}));
+    assert_eq!(upstream(&mut pool, of("bob", "2025-11-25")), 0);
+    assert_eq!((upstream(&mut pool, of("ann", "1")), upstream(&mut pool, of("ann", "2"))), (1, 2));
+    assert_eq!((pool.leave(BASE, at(1)), pool.leave(UpstreamId(2), at(2))), (None, None));
+    assert_eq!(pool.leave(UpstreamId(1), at(3)), None);
+    let placed = place(&mut pool, of("ann", "3")).unwrap();
+    assert_eq!((placed.upstream, placed.evicted), (UpstreamId(3), Some(UpstreamId(2))), "not the one of Bob");
+}
+
+#[test]
+fn clients_without_handshake_share_even_if_others_do_not() {
+    let mut pool = pool(Sharing::PerClient, None);
+    let of = |name: &str| ShareKey::WithoutHandshake { principal: Arc::from(name), revision: "2025-06-18".to_owned() };
+    assert_eq!((upstream(&mut pool, of("ann")), upstream(&mut pool, of("ann"))), (0, 0));
+    assert_eq!(upstream(&mut pool, of("bob")), 1);
 }

@@ -19,7 +19,7 @@ use crate::evidence::Outcome;
 use crate::moment::Moment;
 use crate::own_tools;
 use crate::policy::tool_filter::ToolFilter;
-use crate::port::ClientId;
+use crate::port::{ClientId, RequestRefusal};
 use crate::reason::{Reason, RefusalReason};
 use crate::request::{ClientRequest, Op};
 use crate::slab::Key;
@@ -316,6 +316,32 @@ impl Upstream {
             form: self.config.failures,
         };
         cx.send_to_client(client, ClientEvent::Fail { request, failure: Box::new(failure) });
+    }
+
+    /// Reports a request that the shell has refused.
+    pub fn note_refused(
+        &mut self,
+        client: ClientId,
+        method: Method,
+        tool: Option<&str>,
+        why: RequestRefusal,
+        cx: &mut Cx<'_>,
+    ) {
+        let upstream = self.id;
+        match why {
+            RequestRefusal::DeniedTool => {
+                let tool = cx.quote.quote(tool.unwrap_or_default().as_bytes(), defaults::TOOL_NAME);
+                cx.emit(Event::ToolDenied { upstream, client, tool });
+            }
+            RequestRefusal::Limit(why) => {
+                let cause = match why {
+                    RefusalReason::RateLimit { .. } => Cause::RateLimited,
+                    _ => Cause::Overloaded,
+                };
+                let tool = tool.map(|tool| self.tool_names.intern(tool));
+                cx.emit(Event::CallRejected { upstream, client, method, tool, cause, why: why.into() });
+            }
+        }
     }
 
     fn cancel(&mut self, client: ClientId, request: Key, notice: &Message, cx: &mut Cx<'_>) {

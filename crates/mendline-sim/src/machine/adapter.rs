@@ -295,6 +295,10 @@ macro_rules! adapter {
                     real::Input::StreamClosed { client: id, stream } => {
                         core::Input::StreamClosed { client: client(id), stream: core::StreamId(stream.0) }
                     }
+                    real::Input::RequestRefused { upstream, client: id, method, tool, why } => {
+                        let upstream = core::UpstreamId(upstream.0);
+                        core::Input::RequestRefused { upstream, client: client(id), method, tool, why }
+                    }
                     real::Input::ClientEnded { client: id } => core::Input::ClientEnded { client: client(id) },
                     real::Input::ClientLost { client: id } => core::Input::ClientLost { client: client(id) },
                     real::Input::Spawned { link: id, pid } => core::Input::Spawned { link: link(id), pid },

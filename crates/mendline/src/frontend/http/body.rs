@@ -48,7 +48,12 @@ impl Body for ResponseBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            ResponseBody::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            // In parts, so that a client that does not take them is noticed.
+            ResponseBody::Text(text) => Poll::Ready(text.take().map(|mut rest| {
+                let part = rest.split_to(rest.len().min(FRAME_BYTES));
+                *text = Some(rest).filter(|rest| !rest.is_empty());
+                Ok(Frame::data(part))
+            })),
             ResponseBody::Events(events) => events.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
             ResponseBody::Followed(events) => events.poll(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes)))),
         }
@@ -73,7 +78,7 @@ pub enum EventIds {
     None,
     /// The client can resume after each event.
     Of {
-        /// The number of this process.
+        /// The number of the session in this process.
         process: u32,
         /// The stream.
         stream: StreamId,
@@ -108,6 +113,9 @@ impl EventBody {
     /// event only tells the client its id, so that the client can resume before any message came.
     pub fn new(reader: StreamReader, ids: EventIds, is_primed: bool, first: Option<Next>) -> EventBody {
         let comment = Box::pin(tokio::time::sleep(COMMENT_INTERVAL));
+        if let EventIds::Of { .. } = ids {
+            reader.set_resumable();
+        }
         let mut body = EventBody { reader, ids, buffer: BytesMut::new(), comment, is_over: false };
         if is_primed && let Some(id) = body.ids.at(0) {
             let retry = u64::try_from(RETRY.as_millis()).ok();
@@ -120,9 +128,11 @@ impl EventBody {
         body
     }
 
-    /// Adds an event that names the endpoint for messages, as 2024-11-05 has it.
-    pub fn with_endpoint(mut self, target: String) -> EventBody {
-        let event = SseEvent { event: Some("endpoint".into()), data: Some(target.into()), ..SseEvent::default() };
+    /// Adds an event that names the endpoint for messages, as 2024-11-05 has it. Its id is that of the session: a client
+    /// that connects again sends it.
+    pub fn with_endpoint(mut self, target: String, session: String) -> EventBody {
+        let (event, data, id) = (Some("endpoint".into()), Some(target.into()), Some(session.into()));
+        let event = SseEvent { id, event, data, retry: None };
         SseEncoder.encode(&event, &mut self.buffer);
         self
     }
@@ -163,6 +173,56 @@ impl EventBody {
         if self.buffer.is_empty() {
             return Poll::Ready(None);
         }
-        Poll::Ready(Some(self.buffer.split().freeze()))
+        let length = self.buffer.len().min(FRAME_BYTES);
+        Poll::Ready(Some(self.buffer.split_to(length).freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+
+    use mendline_core::{ClientId, UpstreamId};
+
+    use super::super::hub::Hub;
+    use super::super::reader::OnLoss;
+    use super::super::sessions::{Opened, Session};
+    use super::*;
+
+    /// Creates the body of a stream, and the side of the engine.
+    fn stream() -> (EventBody, Hub) {
+        let (hub, _) = Hub::new();
+        let (client, stream) = (ClientId(1), StreamId(1));
+        let (principal, server) = (Arc::from("ann"), Arc::from("notes"));
+        let ids = (client, UpstreamId(0));
+        let session = Session::new(ids, None, principal, server, "2025-11-25".to_owned(), Opened::ByClient);
+        let queue = hub.open_stream(client, stream);
+        let reader = StreamReader::attach(&hub, &Arc::new(session), stream, queue, None, OnLoss::Detach);
+        (EventBody::new(reader, EventIds::None, false, None), hub)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_stream_has_a_comment_every_15_s() {
+        let (mut body, _hub) = stream();
+        let begin = Instant::now();
+        for round in 1..=3 {
+            let bytes = poll_fn(|cx| body.poll(cx)).await.unwrap();
+            assert!(bytes.starts_with(b":"), "{bytes:?}");
+            assert_eq!(begin.elapsed().as_secs(), 15 * round);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn long_event_is_handed_over_in_parts() {
+        let (mut body, hub) = stream();
+        let queue = hub.stream(ClientId(1), StreamId(1)).unwrap();
+        queue.push(Some(Bytes::from(vec![b'x'; 200_000])), true);
+        let (mut parts, mut length) = (0, 0);
+        while let Some(part) = poll_fn(|cx| body.poll(cx)).await {
+            assert!(part.len() <= FRAME_BYTES);
+            (parts, length) = (parts + 1, length + part.len());
+        }
+        assert!(parts == 4 && length > 200_000, "{parts} parts, {length} bytes");
     }
 }

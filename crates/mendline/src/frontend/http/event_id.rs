@@ -11,7 +11,7 @@ use mendline_core::StreamId;
 /// The position of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventId {
-    /// The number of the process that made it.
+    /// The number of its session in the process that made it.
     pub process: u32,
     /// The stream.
     pub stream: StreamId,

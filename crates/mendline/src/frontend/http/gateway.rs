@@ -4,18 +4,20 @@
 //! message, the response is JSON; else it becomes a stream of events, which carries comments while nothing happens. A
 //! client that loses such a stream resumes it with GET and the id of its last event.
 
+mod opening;
+mod sse;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method as Verb, Request, StatusCode};
+use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, Version};
 use http_body::Body;
-use mendline_core::sharing::ShareKey;
-use mendline_core::{ClientStreams, Input, StreamId};
-use mendline_wire::{Id, Limits, Message, Method, Received, code, headers};
+use mendline_core::{Input, StreamId, words};
+use mendline_wire::{Id, Limits, Method, Received, code, headers};
 
 use super::access::{Access, Denied, Peer};
-use super::admission::admit;
+use super::admission::{Admission, admit, requests};
 use super::body::{EventBody, EventIds};
 use super::ended_sessions::EndedSessions;
 use super::event_id::EventId;
@@ -24,15 +26,16 @@ use super::operation::{MayUse, Operation};
 use super::param_headers::ParamHeaders;
 use super::posted_body::{self, BodyLimits};
 use super::principal::{Permit, Principals};
+use super::progress::{OpenResponses, WaitingResponses, WatchedBody};
 use super::reader::{OnLoss, StreamReader};
-use super::request::{Accepts, DEFAULT_REVISION, Posted, PostedKind, Route, is_json, legacy_revision};
+use super::request::{Accepts, Posted, PostedKind, Route, is_json};
 use super::response::{
     Answer, add_cors, broken, denied, empty, events, is_error, json, json_error, method_not_allowed, modern_status,
-    no_room, refused_post, single_message, text, unknown_session, with_session,
+    refused_post, single_message, text, unknown_session, with_session, without_answer,
 };
 use super::server_pool::{GatewayServer, ServerPool};
-use super::session_id::{Sealer, Ticket};
-use super::sessions::{ImplicitKey, Session, Sessions};
+use super::session_id::Sealer;
+use super::sessions::{ForeignKey, Session, Sessions};
 use super::stream_queue::Next;
 use crate::control::SharedStatus;
 
@@ -63,6 +66,7 @@ pub struct Gateway {
     params: Mutex<ParamHeaders>,
     /// The number of this process in event ids.
     process: u32,
+    open_responses: OpenResponses,
 }
 
 impl Gateway {
@@ -81,6 +85,7 @@ impl Gateway {
             ended: Mutex::default(),
             params: Mutex::default(),
             process,
+            open_responses: OpenResponses::default(),
         }
     }
 
@@ -98,22 +103,25 @@ impl Gateway {
     /// Ends all streams, after the engine has stopped. Returns whether a connection still has to write the rest.
     pub fn end_streams(&self) -> bool {
         self.hub.end_streams();
-        self.lock().any_reader()
+        self.lock().any_reader() || self.open_responses.count() > 0
     }
 
     /// Answers a request.
-    pub async fn answer<B>(&self, request: Request<B>) -> Answer
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<WatchedBody>
     where
         B: Body<Data = Bytes>,
     {
         let origin = request.headers().get(http::header::ORIGIN).cloned();
+        // A response of HTTP/1 that is not taken blocks its connection, which is noticed there.
+        let is_http2 = request.version() == Version::HTTP_2;
+        let waiting = request.extensions().get::<WaitingResponses>().filter(|_| is_http2).cloned();
         let mut answer = self.route(request).await.unwrap_or_else(|refused| *refused);
         if let Some(origin) =
             origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.access.allows_origin(origin)))
         {
             add_cors(answer.headers_mut(), origin);
         }
-        answer
+        answer.map(|body| WatchedBody::new(body, &self.open_responses, waiting))
     }
 
     /// Removes the sessions that no client has used for long. Their ids open them again.
@@ -160,8 +168,9 @@ impl Gateway {
             return Ok(empty(StatusCode::NO_CONTENT));
         }
         let principal = checked.map_err(|why| Box::new(denied(&why)))?;
-        if let (Route::Mcp(_) | Route::Sse(_) | Route::SseMessage(_), Some(refusal)) =
-            (&route, self.operation.refusal())
+        // A POST may carry a response or a cancellation that a running call waits for.
+        let is_post = request.method() == Verb::POST;
+        if let (Route::Mcp(_) | Route::Sse(_), Some(refusal)) = (&route, self.operation.refusal().filter(|_| !is_post))
         {
             return Ok(refusal);
         }
@@ -177,11 +186,11 @@ impl Gateway {
             }
             Route::Sse(name) if request.method() == Verb::GET => {
                 let server = self.server(name, &principal)?;
-                self.open_sse(&path, &server, principal)
+                self.open_sse(&path, request.headers(), &server, principal)
             }
             Route::SseMessage(name) if request.method() == Verb::POST => {
-                self.server(name, &principal)?;
-                self.post_sse(request, &principal).await
+                let server = self.server(name, &principal)?;
+                self.post_sse(request, &server, principal).await
             }
             Route::Sse(_) => Ok(method_not_allowed("GET")),
             Route::SseMessage(_) => Ok(method_not_allowed("POST")),
@@ -243,14 +252,16 @@ impl Gateway {
         }
         let text = posted_body::read(&parts.headers, body, BodyLimits::up_to(self.limits.message_bytes)).await?;
         let received = Received::from_text(text, &self.limits);
-        let permit = admit(&self.access, &self.principals, &principal, &server.name, &received)?;
+        self.refuse_while_draining(&received)?;
+        let permit = admit(&self.admission(server), &principal, &received)?;
         let posted = Posted::new(received, &parts.headers).map_err(|refused| Box::new(refused_post(&refused)))?;
         let Posted { received, kind } = posted;
         match kind {
             PostedKind::Broken => Ok(broken(&received)),
             PostedKind::Initialize => {
                 let session = self.open_session(server, principal, &received)?;
-                let answer = self.call(&session, (received, permit), None, accepts, OnLoss::Detach).await;
+                let id = request_id(&received);
+                let answer = self.call(&session, (received, permit), id, accepts, OnLoss::Detach).await;
                 Ok(self.without_failed_session(answer, &session))
             }
             PostedKind::Modern(id) => {
@@ -269,12 +280,42 @@ impl Gateway {
                 Ok(self.call(&session, (received, permit), id, accepts, OnLoss::Detach).await)
             }
             PostedKind::OneWay => {
-                let session = self.session(&parts.headers, server, principal)?;
+                // Without a session there is nothing that such a message could concern.
+                let Some(session) = self.session_of_header(&parts.headers, server, &principal)? else {
+                    return Ok(empty(StatusCode::ACCEPTED));
+                };
                 session.touch();
                 let (client, stream) = (session.client, StreamId::COMMON);
                 self.hub.input(Input::FromClient { client, stream, received });
                 Ok(with_session(empty(StatusCode::ACCEPTED), &session))
             }
+        }
+    }
+
+    fn admission<'a>(&'a self, server: &'a GatewayServer) -> Admission<'a> {
+        Admission { access: &self.access, principals: &self.principals, hub: &self.hub, server }
+    }
+
+    /// Refuses a frame with requests while the gateway stops.
+    fn refuse_while_draining(&self, received: &Received) -> Result<(), Box<Answer>> {
+        match self.operation.refusal().filter(|_| requests(received).next().is_some()) {
+            Some(refusal) => Err(Box::new(refusal)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the session that a request names, if there is one.
+    fn session_of_header(
+        &self,
+        headers: &HeaderMap,
+        server: &GatewayServer,
+        principal: &Arc<str>,
+    ) -> Result<Option<Arc<Session>>, Box<Answer>> {
+        let Some(id) = header(headers, headers::SESSION_ID) else { return Ok(None) };
+        let foreign = ForeignKey::new(principal, &server.name, id);
+        match self.session_of_id(id, server, principal)? {
+            Some(session) => Ok(Some(session)),
+            None => Ok(self.lock().of_foreign(&foreign)),
         }
     }
 
@@ -317,24 +358,22 @@ impl Gateway {
         match first {
             Some(Next::Event(event, true)) if accepts.json => {
                 reader.finish();
-                let is_modern = on_loss == OnLoss::Close;
-                let status = if is_modern { modern_status(&event.text) } else { StatusCode::OK };
-                with_session(json(status, event.text), session)
+                with_session(json(status_of(&event.text, on_loss), event.text), session)
             }
             Some(Next::Over | Next::Replaced) => {
                 reader.finish();
-                with_session(empty(StatusCode::ACCEPTED), session)
+                with_session(without_answer(id.as_deref()), session)
             }
             first if accepts.events => {
                 let ids = match on_loss {
                     OnLoss::Close => EventIds::None,
-                    OnLoss::Detach => EventIds::Of { process: self.process, stream, request: id },
+                    OnLoss::Detach => EventIds::Of { process: self.number_of(session), stream, request: id },
                 };
                 let is_primed = *session.revision >= *PRIMED_SINCE;
                 let body = EventBody::new(reader, ids, is_primed, first);
                 with_session(events(body), session)
             }
-            first => with_session(self.only_json(reader, first).await, session),
+            first => with_session(self.only_json(reader, first, id, on_loss).await, session),
         }
     }
 
@@ -351,17 +390,23 @@ impl Gateway {
     }
 
     /// Waits for the last message, for a client that does not accept events.
-    async fn only_json(&self, mut reader: StreamReader, first: Option<Next>) -> Answer {
+    async fn only_json(
+        &self,
+        mut reader: StreamReader,
+        first: Option<Next>,
+        id: Option<Vec<u8>>,
+        on_loss: OnLoss,
+    ) -> Answer {
         let mut next = first;
         loop {
             match next {
                 Some(Next::Event(event, true)) => {
                     reader.finish();
-                    return json(StatusCode::OK, event.text);
+                    return json(status_of(&event.text, on_loss), event.text);
                 }
                 Some(Next::Over | Next::Replaced) => {
                     reader.finish();
-                    return empty(StatusCode::ACCEPTED);
+                    return without_answer(id.as_deref());
                 }
                 Some(Next::Event(..)) | None => next = Some(reader.next().await),
             }
@@ -382,9 +427,10 @@ impl Gateway {
         match last {
             Some(last) if last.stream != StreamId::COMMON => Ok(self.resume(&session, last)),
             last => {
-                let position = last.filter(|last| last.process == self.process).map(|last| last.position);
+                let process = self.number_of(&session);
+                let position = last.filter(|last| last.process == process).map(|last| last.position);
                 let reader = self.attach_common(&session, position);
-                let ids = EventIds::Of { process: self.process, stream: StreamId::COMMON, request: None };
+                let ids = EventIds::Of { process, stream: StreamId::COMMON, request: None };
                 Ok(with_session(events(EventBody::new(reader, ids, is_primed, None)), &session))
             }
         }
@@ -393,22 +439,26 @@ impl Gateway {
     /// Resumes the stream of a request.
     fn resume(&self, session: &Arc<Session>, last: EventId) -> Answer {
         let EventId { process, stream, position, request } = last;
-        let queue = if process == self.process { self.hub.stream(session.client, stream) } else { None };
-        if let Some(queue) = queue {
+        let is_of_session = process == self.number_of(session);
+        if let Some(queue) = self.hub.stream(session.client, stream).filter(|_| is_of_session) {
             let reader = StreamReader::attach(&self.hub, session, stream, queue, Some(position), OnLoss::Detach);
             self.hub.input(Input::StreamAttached { client: session.client, stream });
             let ids = EventIds::Of { process, stream, request };
             return with_session(events(EventBody::new(reader, ids, false, None)), session);
         }
-        // The stream was lost with an earlier process, or is too old. The client waits for the answer to its request.
+        // The stream was lost with an earlier process, or there was no room for it. The client waits for the answer to
+        // its request.
         let queue = super::stream_queue::SharedQueue::default();
-        if let Some(id) = request {
-            let failure = mendline_core::words::lost_answer(&Id::from_raw(&id));
-            queue.push(Some(failure), false);
-        }
-        queue.push(None, true);
-        let reader = StreamReader::attach(&self.hub, session, session.new_stream(), queue, None, OnLoss::Detach);
+        let (lost, stream) = (Arc::clone(&queue), session.new_stream());
+        let reader = StreamReader::attach(&self.hub, session, stream, queue, None, OnLoss::Close);
+        let answer = if is_of_session { words::dropped_answer } else { words::lost_answer };
+        lost.push(request.map(|id| answer(&Id::from_raw(&id))), true);
         with_session(events(EventBody::new(reader, EventIds::None, false, None)), session)
+    }
+
+    /// The number of a session in event ids. A session that is opened again has other streams, and another number.
+    fn number_of(&self, session: &Session) -> u32 {
+        self.process.wrapping_add(session.client.0)
     }
 
     fn delete(&self, headers: &HeaderMap, principal: &str) -> Result<Answer, Box<Answer>> {
@@ -423,225 +473,27 @@ impl Gateway {
         Ok(empty(StatusCode::NO_CONTENT))
     }
 
-    // ---- HTTP+SSE of 2024-11-05 ----
-
-    fn open_sse(&self, path: &str, server: &GatewayServer, principal: Arc<str>) -> Result<Answer, Box<Answer>> {
-        let session = self.new_session(server, principal, &Bytes::new(), "2024-11-05".to_owned(), None)?;
-        let reader = self.attach_common(&session, None);
-        let id = session.id.clone().ok_or_else(|| Box::new(unknown_session()))?;
-        let target = format!("{}/message?sessionId={id}", path.trim_end_matches('/'));
-        Ok(events(EventBody::new(reader, EventIds::None, false, None).with_endpoint(target)))
-    }
-
-    async fn post_sse<B: Body<Data = Bytes>>(
-        &self,
-        request: Request<B>,
-        principal: &str,
-    ) -> Result<Answer, Box<Answer>> {
-        let query = request.uri().query().unwrap_or_default();
-        let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId=")).unwrap_or_default().to_owned();
-        let session = self.lock().get(&id).filter(|session| *session.principal == *principal);
-        let Some(session) = session else { return Err(Box::new(unknown_session())) };
-        let (parts, body) = request.into_parts();
-        let posted = posted_body::read(&parts.headers, body, BodyLimits::up_to(self.limits.message_bytes)).await?;
-        let received = Received::from_text(posted, &self.limits);
-        // Answers on the common stream have no stream of their own, so only the rate counts.
-        drop(admit(&self.access, &self.principals, &session.principal, &session.server, &received)?);
-        if let Received::Broken { .. } | Received::TooLong { .. } = received {
-            return Ok(broken(&received));
-        }
-        session.touch();
-        self.hub.input(Input::FromClient { client: session.client, stream: StreamId::COMMON, received });
-        Ok(text(StatusCode::ACCEPTED, "Accepted"))
-    }
-
-    // ---- sessions ----
-
-    /// Returns the session of a request: the one that its id names, that of an earlier process, or one without an id.
-    fn session(
-        &self,
-        headers: &HeaderMap,
-        server: &GatewayServer,
-        principal: Arc<str>,
-    ) -> Result<Arc<Session>, Box<Answer>> {
-        let Some(id) = header(headers, headers::SESSION_ID) else {
-            return self.session_without_id(headers, server, principal);
-        };
-        if let Some(session) = self.lock().get(id) {
-            let is_owner = session.principal == principal && session.server == server.name;
-            return if is_owner { Ok(session) } else { Err(Box::new(unknown_session())) };
-        }
-        match self.sealer.open(id) {
-            Some(ticket) if self.lock_ended().contains(ticket.number) => Err(Box::new(unknown_session())),
-            Some(ticket) if *ticket.principal == *principal && *ticket.server == *server.name => {
-                let revision = revision_of(&ticket.params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
-                self.new_session(server, principal, &ticket.params, revision, Some(id.to_owned()))
-            }
-            Some(_) => Err(Box::new(unknown_session())),
-            // Not an id of this gateway: its key was replaced, or the client has mixed up two servers.
-            None => self.session_without_id(headers, server, principal),
-        }
-    }
-
-    fn session_without_id(
-        &self,
-        headers: &HeaderMap,
-        server: &GatewayServer,
-        principal: Arc<str>,
-    ) -> Result<Arc<Session>, Box<Answer>> {
-        let revision = legacy_revision(headers).map_err(|refused| Box::new(refused_post(&refused)))?.to_owned();
-        let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
-        // The table stays locked, so that requests at the same time get one session.
-        let mut sessions = self.lock();
-        if let Some(session) = sessions.implicit(&key) {
-            return Ok(session);
-        }
-        let params = default_params(&key.revision);
-        let (resumed, share) = (initialize_request(&params), ShareKey::of_handshake(&principal, &params));
-        let session = self.open_client(server, principal, key.revision.clone(), None, resumed, share)?;
-        sessions.insert_implicit(key, &session);
-        Ok(session)
-    }
-
-    fn modern_session(&self, server: &GatewayServer, principal: Arc<str>) -> Result<Arc<Session>, Box<Answer>> {
-        let revision = "modern".to_owned();
-        let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
-        let mut sessions = self.lock();
-        if let Some(session) = sessions.implicit(&key) {
-            return Ok(session);
-        }
-        let share = ShareKey::Modern { principal: Arc::clone(&principal) };
-        let session = self.open_client(server, principal, key.revision.clone(), None, None, share)?;
-        sessions.insert_implicit(key, &session);
-        Ok(session)
-    }
-
-    /// Opens the session of an `initialize` request.
-    fn open_session(
-        &self,
-        server: &GatewayServer,
-        principal: Arc<str>,
-        received: &Received,
-    ) -> Result<Arc<Session>, Box<Answer>> {
-        let params = match received {
-            Received::Message(message) => Bytes::copy_from_slice(message.body().unwrap_or_default()),
-            _ => Bytes::new(),
-        };
-        let revision = revision_of(&params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
-        let (number, share) = (self.sealer.number(), ShareKey::of_handshake(&principal, &params));
-        let ticket = Ticket { principal: principal.to_string(), server: server.name.to_string(), number, params };
-        let id = self.sealer.seal(&ticket);
-        let session = self.open_client(server, principal, revision, id, None, share)?;
-        self.keep(self.lock(), &session);
-        Ok(session)
-    }
-
-    /// Opens a session with an id: a new one, or that of an earlier process.
-    fn new_session(
-        &self,
-        server: &GatewayServer,
-        principal: Arc<str>,
-        params: &Bytes,
-        revision: String,
-        id: Option<String>,
-    ) -> Result<Arc<Session>, Box<Answer>> {
-        // Parameters that were too long for an id are not known any more.
-        let params_of = |params: &Bytes| if params.is_empty() { default_params(&revision) } else { params.to_vec() };
-        let resumed = id.as_ref().and_then(|_| initialize_request(&params_of(params)));
-        let id = id.or_else(|| {
-            let number = self.sealer.number();
-            let (principal, server) = (principal.to_string(), server.name.to_string());
-            self.sealer.seal(&Ticket { principal, server, number, params: params.clone() })
-        });
-        let share = ShareKey::of_handshake(&principal, params);
-        // Requests that come at the same time after a restart get one session.
-        let sessions = self.lock();
-        if let Some(session) = id.as_deref().and_then(|id| sessions.get(id)) {
-            return Ok(session);
-        }
-        let session = self.open_client(server, principal, revision, id, resumed, share)?;
-        self.keep(sessions, &session);
-        Ok(session)
-    }
-
-    fn open_client(
-        &self,
-        server: &GatewayServer,
-        principal: Arc<str>,
-        revision: String,
-        id: Option<String>,
-        resumed: Option<Message>,
-        share: ShareKey,
-    ) -> Result<Arc<Session>, Box<Answer>> {
-        let upstream = self.servers.place(server, share).map_err(|full| Box::new(no_room(full)))?;
-        let client = self.hub.new_client();
-        self.hub.add_client(client, Arc::clone(&principal), self.access.tools_of(&principal));
-        self.hub.open_stream(client, StreamId::COMMON);
-        let streams = ClientStreams::Many { resumed };
-        self.hub.input(Input::ClientOpened { client, upstream, streams });
-        Ok(Arc::new(Session::new((client, upstream), id, principal, Arc::clone(&server.name), revision)))
-    }
-
-    fn attach_common(&self, session: &Arc<Session>, after: Option<u32>) -> StreamReader {
-        let (client, stream) = (session.client, StreamId::COMMON);
-        let queue = self.hub.stream(client, stream).unwrap_or_else(|| self.hub.open_stream(client, stream));
-        let reader = StreamReader::attach(&self.hub, session, stream, queue, after, OnLoss::Detach);
-        self.hub.input(Input::StreamAttached { client, stream });
-        reader
-    }
-
-    /// Keeps a new session. One that was idle for long makes room, if its principal has too many.
-    fn keep(&self, mut sessions: MutexGuard<'_, Sessions>, session: &Arc<Session>) {
-        sessions.insert(session);
-        let surplus = sessions.take_surplus(session, self.access.sessions);
-        drop(sessions);
-        for session in surplus {
-            self.close(&session);
-        }
-    }
-
-    fn close(&self, session: &Session) {
-        self.hub.input(Input::ClientLost { client: session.client });
-        self.hub.remove_client(session.client);
-        self.servers.leave(session.upstream);
-    }
-
     fn lock_params(&self) -> MutexGuard<'_, ParamHeaders> {
         self.params.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn lock_ended(&self) -> MutexGuard<'_, EndedSessions> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+/// Returns the status of an answer. In the modern era it says the same as the code.
+fn status_of(text: &Bytes, on_loss: OnLoss) -> StatusCode {
+    match on_loss {
+        OnLoss::Close => modern_status(text),
+        OnLoss::Detach => StatusCode::OK,
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+/// Returns the id of a request.
+fn request_id(received: &Received) -> Option<Vec<u8>> {
+    match received {
+        Received::Message(message) => message.id().map(<[u8]>::to_vec),
+        _ => None,
     }
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-/// Returns the `initialize` parameters for a client whose own are not known.
-fn default_params(revision: &str) -> Vec<u8> {
-    let params = serde_json::json!({
-        "protocolVersion": revision, "capabilities": {},
-        "clientInfo": { "name": "mendline", "version": env!("CARGO_PKG_VERSION") },
-    });
-    params.to_string().into_bytes()
-}
-
-/// Returns the `initialize` request with these parameters.
-fn initialize_request(params: &[u8]) -> Option<Message> {
-    let mut text = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":"#.to_vec();
-    text.extend_from_slice(params);
-    text.push(b'}');
-    Message::parse(Bytes::from(text)).ok()
-}
-
-/// Returns the revision that a client asked for.
-fn revision_of(params: &[u8]) -> Option<String> {
-    let params: serde_json::Value = serde_json::from_slice(params).ok()?;
-    params.get("protocolVersion")?.as_str().map(str::to_owned)
 }

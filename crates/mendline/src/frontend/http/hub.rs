@@ -13,7 +13,8 @@ use mendline_core::policy::tool_filter::ToolFilter;
 use mendline_core::{ClientId, Input, StreamId, StreamMessage, UpstreamId};
 use mendline_wire::Message;
 
-use super::stream_queue::{SharedQueue, StreamQueue};
+use super::kept_streams::KeptStreams;
+use super::stream_queue::{Remains, SharedQueue, StreamQueue};
 use crate::frontend::{MultiFrontend, MultiInput};
 
 /// The number of the first client. Lower ones belong to clients with frontends of their own.
@@ -36,6 +37,9 @@ struct State {
     /// Upstreams that the engine has removed.
     removed: Vec<UpstreamId>,
     clients: HashMap<ClientId, Owner>,
+    kept: KeptStreams,
+    /// The numbers that stand for principals where no client is known.
+    of_principals: HashMap<Arc<str>, ClientId>,
 }
 
 /// The owner of a client.
@@ -69,6 +73,18 @@ impl Hub {
         self.lock().clients.get(&client).map(|owner| Arc::clone(&owner.principal))
     }
 
+    /// Returns the number that stands for a principal, for a request that was refused before its client was known.
+    pub(super) fn client_of_principal(&self, principal: &Arc<str>) -> ClientId {
+        if let Some(client) = self.lock().of_principals.get(principal) {
+            return *client;
+        }
+        let client = self.new_client();
+        let mut state = self.lock();
+        state.of_principals.insert(Arc::clone(principal), client);
+        state.clients.insert(client, Owner { principal: Arc::clone(principal), tools: None });
+        client
+    }
+
     /// Passes an input to the engine.
     pub fn input(&self, input: Input) {
         self.push(MultiInput::Engine(input));
@@ -86,9 +102,23 @@ impl Hub {
         self.lock().streams.get(&(client, stream)).cloned()
     }
 
+    /// Keeps a stream that is over and has lost its connection, as long as there is room for it.
+    pub(super) fn keep_stream(&self, client: ClientId, stream: StreamId, remains: Remains) {
+        self.0.keep_stream(client, stream, remains);
+    }
+
+    /// Records that a stream has a connection again.
+    pub(super) fn resume_stream(&self, client: ClientId, stream: StreamId) {
+        self.lock().kept.remove((client, stream));
+    }
+
     /// Removes the queue of a stream.
     pub fn remove_stream(&self, client: ClientId, stream: StreamId) {
-        let removed = self.lock().streams.remove(&(client, stream));
+        let removed = {
+            let mut state = self.lock();
+            state.kept.remove((client, stream));
+            state.streams.remove(&(client, stream))
+        };
         if let Some(queue) = removed {
             queue.end();
         }
@@ -99,7 +129,9 @@ impl Hub {
         let removed: Vec<_> = {
             let mut state = self.lock();
             state.clients.remove(&client);
-            state.streams.extract_if(|(its, _), _| *its == client).collect()
+            let removed: Vec<_> = state.streams.extract_if(|(its, _), _| *its == client).collect();
+            removed.iter().for_each(|(key, _)| state.kept.remove(*key));
+            removed
         };
         for (_, queue) in removed {
             queue.end();
@@ -109,6 +141,14 @@ impl Hub {
     /// Reports that a stream takes messages again.
     pub fn has_room(&self, client: ClientId, stream: StreamId) {
         self.push(MultiInput::Room(client, stream));
+    }
+
+    /// Returns whether a request of a client runs.
+    pub(super) fn has_open_request(&self, client: ClientId) -> bool {
+        let state = self.lock();
+        let mut its =
+            state.streams.iter().filter(|((owner, stream), _)| *owner == client && *stream != StreamId::COMMON);
+        its.any(|(_, queue)| !queue.is_over())
     }
 
     /// Takes the upstreams that the engine has removed since the last time.
@@ -155,6 +195,19 @@ impl Shared {
         shorter.map_or(text, Message::into_text)
     }
 
+    /// Keeps a stream without a connection, or removes it if no client can read it. The oldest streams make room.
+    fn keep_stream(&self, client: ClientId, stream: StreamId, remains: Remains) {
+        let mut state = self.lock();
+        let principal = state.clients.get(&client).map(|owner| Arc::clone(&owner.principal));
+        let dropped = match (remains, principal) {
+            (Remains::Kept(amount), Some(principal)) => state.kept.keep((client, stream), &principal, amount),
+            _ => vec![(client, stream)],
+        };
+        for key in dropped {
+            state.streams.remove(&key);
+        }
+    }
+
     fn queue(&self, client: ClientId, stream: StreamId) -> Option<Arc<StreamQueue>> {
         self.lock().streams.get(&(client, stream)).cloned()
     }
@@ -180,13 +233,18 @@ impl MultiFrontend for HubFrontend {
 
     fn has_room(&mut self, client: ClientId, stream: StreamId) -> bool {
         // A stream without a queue has no reader any more: its messages are taken and dropped.
-        self.0.queue(client, stream).is_none_or(|queue| queue.has_room())
+        self.0.queue(client, stream).is_none_or(|queue| match stream {
+            StreamId::COMMON => queue.has_room(),
+            _ => queue.has_room_for_answer(),
+        })
     }
 
     fn write(&mut self, client: ClientId, stream: StreamId, message: StreamMessage) {
         if let Some(queue) = self.0.queue(client, stream) {
             let text = message.message.map(|message| self.0.permitted(client, message.to_bytes()));
-            queue.push(text, message.is_last);
+            if let Some(remains) = queue.push(text, message.is_last).filter(|_| stream != StreamId::COMMON) {
+                self.0.keep_stream(client, stream, remains);
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::access::Peer;
 use super::gateway::Gateway;
 use super::paced_io::{Pace, PacedIo};
+use super::progress::WaitingResponses;
 use crate::os::descriptors;
 use crate::os::files::user_id;
 use crate::os::peer_user::PeerUsers;
@@ -156,9 +157,12 @@ async fn serve(
     permit: OwnedSemaphorePermit,
 ) {
     let _ = connection.set_nodelay(true);
+    let waiting = WaitingResponses::default();
+    let connection = PacedIo::new(connection, limits.head, limits.pace).watching(waiting.clone());
     let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         let gateway = Arc::clone(&gateway);
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(waiting.clone());
         async move { Ok::<_, Infallible>(gateway.answer(request).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -169,7 +173,6 @@ async fn serve(
     http2.timer(TokioTimer::new()).max_concurrent_streams(defaults::GATEWAY_H2_STREAMS);
     http2.max_header_list_size(defaults::GATEWAY_HEAD_BYTES as u32);
     http2.keep_alive_interval(limits.head).keep_alive_timeout(limits.head);
-    let connection = PacedIo::new(connection, limits.head, limits.pace);
     // A client that breaks its connection is an ordinary event.
     let _ = builder.serve_connection(TokioIo::new(connection), service).await;
     drop(permit);

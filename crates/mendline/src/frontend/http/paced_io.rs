@@ -3,7 +3,8 @@
 //! Two kinds of clients would hold a connection for ever: one that sends the first bytes and no more, before the version
 //! of HTTP is known, and one that does not read its response, or reads it byte by byte. hyper limits the time for the
 //! head of a request, and neither of these. The time in which a write cannot go on is counted here, and begins anew
-//! with every [`Pace::bytes`] that the client has taken; an idle stream costs nothing of it.
+//! with every [`Pace::bytes`] that the client has taken; an idle stream costs nothing of it. Over HTTP/2 the connection
+//! also ends if one of its responses waits for that time ([`WaitingResponses`]).
 
 use std::future::Future as _;
 use std::io;
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+
+use super::progress::WaitingResponses;
 
 /// The bytes that tell HTTP/2 from HTTP/1.
 const PREFACE: usize = 24;
@@ -35,6 +38,9 @@ pub(super) struct PacedIo<T> {
     stalled: Duration,
     written: usize,
     waiting: Option<Waiting>,
+    responses: WaitingResponses,
+    /// The time at which the response that waits longest is late.
+    late: Option<Pin<Box<Sleep>>>,
 }
 
 /// The time for the first bytes.
@@ -53,7 +59,33 @@ impl<T> PacedIo<T> {
     /// Wraps a connection that was just opened.
     pub(super) fn new(inner: T, opening: Duration, pace: Pace) -> PacedIo<T> {
         let opening = Opening { deadline: Box::pin(tokio::time::sleep(opening)), read: 0 };
-        PacedIo { inner, opening: Some(opening), pace, stalled: Duration::ZERO, written: 0, waiting: None }
+        let (responses, stalled) = (WaitingResponses::default(), Duration::ZERO);
+        PacedIo { inner, opening: Some(opening), pace, stalled, written: 0, waiting: None, responses, late: None }
+    }
+
+    /// Watches the responses of the connection.
+    pub(super) fn watching(mut self, responses: WaitingResponses) -> PacedIo<T> {
+        self.responses = responses;
+        self
+    }
+
+    /// Returns whether the client does not take a response. If not, the task is woken when that may be so.
+    fn has_late_response(&mut self, cx: &mut Context<'_>) -> bool {
+        while let Some(oldest) = self.responses.oldest() {
+            let deadline = oldest + self.pace.stall;
+            let late = self.late.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            if late.deadline() != deadline {
+                late.as_mut().reset(deadline);
+            }
+            if late.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            if self.responses.oldest() == Some(oldest) {
+                return true;
+            }
+        }
+        self.late = None;
+        false
     }
 
     /// Counts the result of a write.
@@ -87,6 +119,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for PacedIo<T> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let result = Pin::new(&mut this.inner).poll_read(cx, buffer);
+        if result.is_pending() && this.has_late_response(cx) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not take a response")));
+        }
         let Some(opening) = &mut this.opening else { return result };
         if result.is_pending() {
             ready!(opening.deadline.as_mut().poll(cx));

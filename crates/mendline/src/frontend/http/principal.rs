@@ -12,7 +12,7 @@ use mendline_core::config::{CredentialKind, FailureForm};
 use mendline_core::policy::limit::Limit;
 use mendline_core::reason::RefusalReason;
 use mendline_core::words::{Cause, Failure};
-use mendline_core::{Moment, Outcome};
+use mendline_core::{Moment, Outcome, RequestRefusal};
 
 use super::token::PrincipalLimits;
 
@@ -56,6 +56,11 @@ pub(super) struct Rejected {
 }
 
 impl Rejected {
+    /// The refusal as the engine reports it.
+    pub(super) fn refusal(&self) -> RequestRefusal {
+        RequestRefusal::Limit(self.why.clone())
+    }
+
     /// The failure of the request.
     pub(super) fn failure(&self, server: &str, what: String, modern: bool) -> Failure {
         Failure {

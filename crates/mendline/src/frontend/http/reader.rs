@@ -41,8 +41,14 @@ impl StreamReader {
         on_loss: OnLoss,
     ) -> StreamReader {
         let number = queue.attach(after);
+        hub.resume_stream(session.client, stream);
         session.begin_use();
         StreamReader { hub: hub.clone(), session: Arc::clone(session), stream, queue, number, on_loss }
+    }
+
+    /// The response tells the client the ids of its events.
+    pub fn set_resumable(&self) {
+        self.queue.set_resumable();
     }
 
     /// The response is complete in one piece: the client cannot resume its stream.
@@ -72,14 +78,29 @@ impl Drop for StreamReader {
         self.session.end_use();
         let is_open = self.queue.detach(self.number);
         match self.on_loss {
-            OnLoss::Detach if is_open => self.hub.input(Input::StreamDetached { client, stream }),
+            OnLoss::Detach if is_open => {
+                self.hub.input(Input::StreamDetached { client, stream });
+                if stream == StreamId::COMMON {
+                    return;
+                }
+                if let Some(remains) = self.queue.remains() {
+                    self.hub.keep_stream(client, stream, remains);
+                }
+                // The engine may wait for room: the stream takes the rest without a connection.
+                self.hub.has_room(client, stream);
+            }
             OnLoss::Close => {
                 if is_open {
                     self.hub.input(Input::StreamClosed { client, stream });
                 }
                 self.hub.remove_stream(client, stream);
             }
-            OnLoss::Detach => self.session.keep_finished(stream, &self.hub),
+            OnLoss::Detach => {
+                if let Some(remains) = self.queue.remains().filter(|_| stream != StreamId::COMMON) {
+                    self.hub.keep_stream(client, stream, remains);
+                    self.session.keep_finished(stream, &self.hub);
+                }
+            }
         }
     }
 }

@@ -99,12 +99,16 @@ pub(super) fn json_error(status: StatusCode, code: i64, why: &str, id: Option<&[
     json(status, words::error_response(&id, code, why))
 }
 
+/// The answer to a request whose stream is over without one: it was cancelled, or its session has ended.
+pub(super) fn without_answer(id: Option<&[u8]>) -> Answer {
+    json(StatusCode::OK, words::ended_without_answer(&Id::from_raw(id.unwrap_or(b"null"))))
+}
+
 /// The refusal of a client for which there is no process or session.
 pub(super) fn no_room(full: NoRoom) -> Answer {
-    let why = format!(
-        "the server has {} processes or sessions of other clients, which is the limit; try again later",
-        full.limit
-    );
+    let clients = if full.is_own { "your clients" } else { "other clients" };
+    let limit = full.limit;
+    let why = format!("the server has {limit} processes or sessions of {clients}, which is the limit; try again later");
     let mut answer = json_error(StatusCode::SERVICE_UNAVAILABLE, Cause::Overloaded.code(), &why, None);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("30"));
     answer

@@ -68,9 +68,10 @@ impl ServerPool {
     }
 
     /// Chooses the upstream of a new client, and adds it to the engine if it is new.
-    pub fn place(&self, server: &GatewayServer, key: ShareKey) -> Result<UpstreamId, NoRoom> {
+    pub fn place(&self, server: &GatewayServer, principal: &Arc<str>, key: ShareKey) -> Result<UpstreamId, NoRoom> {
         let mut inner = self.lock();
-        let placement = inner.upstreams.place(server.upstream, key, self.now())?;
+        let placement = inner.upstreams.place(server.upstream, principal, key, self.now())?;
+        placement.evicted.into_iter().for_each(|upstream| self.run(Step::Remove(upstream)));
         if placement.is_new
             && let Some(served) = inner.servers.iter().find(|served| served.server.upstream == server.upstream)
         {

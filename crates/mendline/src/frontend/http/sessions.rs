@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mendline_core::sharing::Use;
-use mendline_core::{ClientId, Moment, StreamId, UpstreamId};
+use mendline_core::{ClientId, Moment, StreamId, UpstreamId, defaults};
+use ring::digest::{Context, SHA256};
 
 use super::hub::Hub;
 
@@ -38,12 +39,27 @@ pub struct Session {
     usage: Mutex<Usage>,
 }
 
+/// The way in which a session was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// By a client that knows its id, or needs none.
+    ByClient,
+    /// For a request without a usable id. The client may ignore the id that it is told.
+    Unasked,
+    /// By a stream of 2024-11-05, before the first message.
+    BySse,
+}
+
 #[derive(Debug)]
 struct Usage {
     /// Connections that read a stream.
     readers: usize,
     last: Instant,
     finished: VecDeque<StreamId>,
+    /// The time after which the session is removed, if it is not used.
+    idle: Duration,
+    /// The engine has its client.
+    has_begun: bool,
 }
 
 impl Session {
@@ -54,8 +70,11 @@ impl Session {
         principal: Arc<str>,
         server: Arc<str>,
         revision: String,
+        opened: Opened,
     ) -> Session {
-        let usage = Usage { readers: 0, last: Instant::now(), finished: VecDeque::new() };
+        let idle = if opened == Opened::ByClient { IDLE } else { defaults::SHORT_IDLE };
+        let has_begun = opened != Opened::BySse;
+        let usage = Usage { readers: 0, last: Instant::now(), finished: VecDeque::new(), idle, has_begun };
         let next_stream = AtomicU32::new(StreamId::COMMON.0 + 1);
         Session { client, upstream, id, principal, server, revision, next_stream, usage: Mutex::new(usage) }
     }
@@ -63,6 +82,21 @@ impl Session {
     /// Returns the number of a new stream.
     pub fn new_stream(&self) -> StreamId {
         StreamId(self.next_stream.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Records that its client cannot resume its stream for long.
+    pub fn set_short_lived(&self) {
+        self.lock().idle = defaults::SHORT_IDLE;
+    }
+
+    /// Records that its client uses its id.
+    pub fn set_long_lived(&self) {
+        self.lock().idle = IDLE;
+    }
+
+    /// Records that its client is opened in the engine. Returns whether it was not before.
+    pub fn begin(&self) -> bool {
+        !std::mem::replace(&mut self.lock().has_begun, true)
     }
 
     /// Registers a connection that reads a stream.
@@ -105,7 +139,7 @@ impl Session {
 
     fn is_idle(&self, now: Instant) -> bool {
         let usage = self.lock();
-        usage.readers == 0 && now.saturating_duration_since(usage.last) >= IDLE
+        usage.readers == 0 && now.saturating_duration_since(usage.last) >= usage.idle
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
@@ -113,15 +147,31 @@ impl Session {
     }
 }
 
-/// The key of a session that has no id: requests of one principal to one server, of one revision.
+/// The key of the session that has no id: requests of the modern era, of one principal to one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImplicitKey {
     /// The principal.
     pub principal: Arc<str>,
     /// The server.
     pub server: Arc<str>,
-    /// The revision.
-    pub revision: String,
+}
+
+/// The key of a session whose client sends the id of another gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ForeignKey([u8; 32]);
+
+impl ForeignKey {
+    /// The key for an id that a client of this principal sends to this server.
+    pub fn new(principal: &str, server: &str, id: &str) -> ForeignKey {
+        let mut hash = Context::new(&SHA256);
+        for part in [principal, server, id] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        let mut key = [0; 32];
+        key.copy_from_slice(hash.finish().as_ref());
+        ForeignKey(key)
+    }
 }
 
 /// All sessions.
@@ -129,6 +179,8 @@ pub struct ImplicitKey {
 pub struct Sessions {
     by_id: HashMap<String, Arc<Session>>,
     implicit: HashMap<ImplicitKey, Arc<Session>>,
+    /// The ids of sessions whose clients send another one.
+    foreign: HashMap<ForeignKey, String>,
     /// Sessions of servers that are being removed.
     leaving: Vec<Arc<Session>>,
 }
@@ -137,6 +189,16 @@ impl Sessions {
     /// Returns the session with this id.
     pub fn get(&self, id: &str) -> Option<Arc<Session>> {
         self.by_id.get(id).cloned()
+    }
+
+    /// Returns the session of a client that sends a foreign id.
+    pub fn of_foreign(&self, key: &ForeignKey) -> Option<Arc<Session>> {
+        self.get(self.foreign.get(key)?)
+    }
+
+    /// Adds the id of the session of a client that sends a foreign id.
+    pub fn insert_foreign(&mut self, key: ForeignKey, id: String) {
+        self.foreign.insert(key, id);
     }
 
     /// Returns the session for requests without an id.
@@ -161,12 +223,40 @@ impl Sessions {
         self.by_id.remove(id)
     }
 
-    /// Removes and returns the sessions that have been idle for [`IDLE`].
+    /// Removes and returns the sessions that have been idle for too long.
     pub fn take_idle(&mut self, now: Instant) -> Vec<Arc<Session>> {
         let idle = |session: &Arc<Session>| session.is_idle(now);
         let mut taken: Vec<_> = self.by_id.extract_if(|_, session| idle(session)).map(|(_, session)| session).collect();
         taken.extend(self.implicit.extract_if(|_, session| idle(session)).map(|(_, session)| session));
+        self.foreign.retain(|_, id| self.by_id.contains_key(id));
         taken
+    }
+
+    /// Removes and returns the session of a principal with a server that has an upstream alone, was not used since
+    /// `until`, and was idle for the longest time.
+    pub fn take_evictable(
+        &mut self,
+        principal: &str,
+        server: &str,
+        until: Instant,
+        is_busy: impl Fn(&Session) -> bool,
+    ) -> Option<Arc<Session>> {
+        let mut clients: HashMap<UpstreamId, usize> = HashMap::new();
+        for session in self.by_id.values().chain(self.implicit.values()) {
+            *clients.entry(session.upstream).or_default() += 1;
+        }
+        let is_its = |session: &&Arc<Session>| *session.principal == *principal && *session.server == *server;
+        let idle = self.by_id.values().filter(is_its).filter(|session| clients.get(&session.upstream) == Some(&1));
+        let idle = idle.filter_map(|session| Some((session.idle_since().filter(|since| *since <= until)?, session)));
+        let (_, session) = idle.filter(|(_, session)| !is_busy(session)).min_by_key(|(since, _)| *since)?;
+        let id = session.id.clone()?;
+        self.by_id.remove(&id)
+    }
+
+    /// Returns whether a principal has more sessions than this limit.
+    pub fn is_above(&self, principal: &str, limit: usize) -> bool {
+        self.by_id.len() > limit
+            && self.by_id.values().filter(|session| *session.principal == *principal).count() > limit
     }
 
     /// Takes the sessions of a server out of use, because it is being removed. Their calls go on.
@@ -223,5 +313,89 @@ impl Sessions {
     /// The number of sessions.
     pub fn len(&self) -> usize {
         self.by_id.len() + self.implicit.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(number: u32, upstream: u16, principal: &str, opened: Opened) -> Arc<Session> {
+        let ids = (ClientId(number), UpstreamId(upstream));
+        let (principal, server) = (Arc::from(principal), Arc::from("notes"));
+        Arc::new(Session::new(ids, Some(number.to_string()), principal, server, "2025-11-25".to_owned(), opened))
+    }
+
+    fn table(sessions: &[Arc<Session>]) -> Sessions {
+        let mut table = Sessions::default();
+        sessions.iter().for_each(|session| table.insert(session));
+        table
+    }
+
+    fn clients(sessions: &[Arc<Session>]) -> Vec<u32> {
+        let mut clients: Vec<_> = sessions.iter().map(|session| session.client.0).collect();
+        clients.sort_unstable();
+        clients
+    }
+
+    #[test]
+    fn session_expires_after_its_idle_time_unless_it_is_read() {
+        let all = [
+            session(1, 0, "ann", Opened::ByClient),
+            session(2, 0, "ann", Opened::Unasked),
+            session(3, 0, "ann", Opened::BySse),
+            session(4, 0, "ann", Opened::BySse),
+        ];
+        all[3].begin_use();
+        let mut table = table(&all);
+        let now = Instant::now();
+        assert_eq!(clients(&table.take_idle(now)), [0u32; 0]);
+        assert_eq!(clients(&table.take_idle(now + defaults::SHORT_IDLE)), [2, 3], "their clients cannot come back");
+        assert_eq!(clients(&table.take_idle(now + IDLE)), [1]);
+        all[3].end_use();
+        assert_eq!(clients(&table.take_idle(Instant::now() + defaults::SHORT_IDLE)), [4]);
+    }
+
+    #[test]
+    fn longest_idle_session_of_the_principal_is_evicted() {
+        let all = [
+            session(1, 1, "bob", Opened::ByClient),
+            session(2, 2, "ann", Opened::ByClient),
+            session(3, 3, "ann", Opened::ByClient),
+            session(4, 3, "ann", Opened::ByClient),
+            session(5, 4, "ann", Opened::ByClient),
+            session(6, 5, "ann", Opened::ByClient),
+        ];
+        all[4].begin_use();
+        let mut table = table(&all);
+        let mut evict = |until, busy: u32| {
+            table.take_evictable("ann", "notes", until, |session| session.client.0 == busy).map(|it| it.client.0)
+        };
+        let now = Instant::now();
+        assert_eq!(evict(now.checked_sub(Duration::from_secs(60)).unwrap(), 0), None, "all were just used");
+        assert_eq!(evict(now, 0), Some(2));
+        assert_eq!(evict(now, 6), None, "the others share, are read, or run a request");
+        assert_eq!(evict(now, 0), Some(6));
+    }
+
+    #[test]
+    fn sessions_in_use_stay_and_the_limit_is_reported() {
+        let all = [0, 1, 2].map(|number| session(number, 0, "ann", Opened::ByClient));
+        all.iter().for_each(|session| session.begin_use());
+        let mut table = table(&all);
+        assert!(table.take_surplus(&all[2], 2).is_empty() && table.is_above("ann", 2));
+        assert!(!table.is_above("ann", 3) && !table.is_above("bob", 2));
+        all[0].end_use();
+        assert_eq!(clients(&table.take_surplus(&all[2], 2)), [0]);
+        assert!(!table.is_above("ann", 2));
+    }
+
+    #[test]
+    fn foreign_ids_of_two_principals_name_two_sessions() {
+        let keys = [("ann", "notes", "x"), ("bob", "notes", "x"), ("ann", "note", "sx"), ("ann", "notes", "y")];
+        let keys = keys.map(|(principal, server, id)| ForeignKey::new(principal, server, id));
+        for (at, key) in keys.iter().enumerate() {
+            assert!(!keys[at + 1..].contains(key));
+        }
     }
 }

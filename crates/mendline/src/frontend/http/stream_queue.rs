@@ -1,8 +1,10 @@
 //! The events of one stream, from the engine to a connection.
 //!
 //! The engine's messages are numbered and kept until a connection has taken them, and a bounded number of them also
-//! afterwards: a client that lost its connection resumes after the last event that it has read. One connection reads a
-//! stream at a time; a new one replaces the last.
+//! afterwards: a client that lost its connection resumes after the last event that it has read. The last event is always
+//! kept, however long it is, because its transfer may have been cut. One connection reads a stream at a time; a new one
+//! replaces the last. The stream of a request takes messages without a connection, too: its answer frees the place of
+//! the request. If its client cannot resume it, they are dropped.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use super::kept_streams::Amount;
 use super::principal::Permit;
 
 /// The number of bytes from which a stream takes no more messages.
@@ -47,6 +50,8 @@ struct Inner {
     /// The number of the connection that reads, or read last.
     reader: u32,
     is_attached: bool,
+    /// The client knows the id of an event, and can resume.
+    is_resumable: bool,
     waker: Option<Waker>,
     /// A message was refused for lack of room.
     is_blocked: bool,
@@ -57,6 +62,14 @@ struct Inner {
 impl Inner {
     fn is_finished(&self) -> bool {
         self.state == State::Over && self.read == self.events.len()
+    }
+
+    fn remains(&self) -> Option<Remains> {
+        let is_left = self.state == State::Over && !self.is_attached;
+        is_left.then(|| match self.is_resumable {
+            true => Remains::Kept(Amount { events: self.events.len(), bytes: self.read_bytes + self.waiting_bytes }),
+            false => Remains::Nothing,
+        })
     }
 }
 
@@ -79,17 +92,43 @@ pub enum Next {
     Replaced,
 }
 
+/// The fate of a stream that is over and has no connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// Its client can resume it.
+    Kept(Amount),
+    /// No client can read it any more.
+    Nothing,
+}
+
 /// Whether the engine waits for room in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HasRoomAgain(pub bool);
 
 impl StreamQueue {
-    /// Returns whether it takes another message: it has a connection, and room. If not, a later read reports that there
-    /// is room again.
+    /// Returns whether the common stream takes another message: it has a connection, and room. If not, a later read
+    /// reports that there is room again.
     pub fn has_room(&self) -> bool {
         let mut inner = self.lock();
         inner.is_blocked = inner.waiting_bytes >= ROOM || !inner.is_attached;
         !inner.is_blocked
+    }
+
+    /// The same for the stream of a request, which needs no connection.
+    pub fn has_room_for_answer(&self) -> bool {
+        let mut inner = self.lock();
+        inner.is_blocked = inner.waiting_bytes >= ROOM && inner.is_attached;
+        !inner.is_blocked
+    }
+
+    /// Records that the client learns the ids of its events.
+    pub(super) fn set_resumable(&self) {
+        self.lock().is_resumable = true;
+    }
+
+    /// Returns what remains of it, if it is over and has no connection.
+    pub(super) fn remains(&self) -> Option<Remains> {
+        self.lock().remains()
     }
 
     /// Keeps the place of its requests until the last answer.
@@ -97,10 +136,11 @@ impl StreamQueue {
         self.lock().permit = permit;
     }
 
-    /// Adds an event.
-    pub fn push(&self, text: Option<Bytes>, is_last: bool) {
+    /// Adds an event. Returns what remains of the stream, if it is over with it and has no connection.
+    pub fn push(&self, text: Option<Bytes>, is_last: bool) -> Option<Remains> {
         let mut inner = self.lock();
-        if let Some(text) = text {
+        let can_be_read = inner.is_attached || inner.is_resumable;
+        if let Some(text) = text.filter(|_| can_be_read) {
             inner.last_position += 1;
             inner.waiting_bytes += text.len();
             let position = inner.last_position;
@@ -110,7 +150,9 @@ impl StreamQueue {
             inner.state = State::Over;
             inner.permit = None;
         }
+        let remains = inner.remains();
         wake(inner);
+        remains
     }
 
     /// Ends the stream without a further event.
@@ -148,6 +190,11 @@ impl StreamQueue {
         was_reader && !inner.is_finished()
     }
 
+    /// Returns whether no event follows.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().state == State::Over
+    }
+
     /// Returns whether a connection reads it.
     pub fn is_attached(&self) -> bool {
         self.lock().is_attached
@@ -176,7 +223,7 @@ impl StreamQueue {
         inner.waiting_bytes -= event.text.len();
         inner.read_bytes += event.text.len();
         let is_last = inner.is_finished();
-        while inner.read > KEPT_EVENTS || inner.read_bytes > KEPT_BYTES {
+        while inner.read > 1 && (inner.read > KEPT_EVENTS || inner.read_bytes > KEPT_BYTES) {
             let Some(dropped) = inner.events.pop_front() else { break };
             inner.read -= 1;
             inner.read_bytes -= dropped.text.len();
@@ -219,6 +266,7 @@ mod tests {
 
     fn filled(count: u32) -> StreamQueue {
         let queue = StreamQueue::default();
+        queue.set_resumable();
         for position in 1..=count {
             queue.push(Some(Bytes::from(position.to_string())), false);
         }
@@ -280,6 +328,39 @@ mod tests {
             next(&queue, reader);
         }
         assert!(queue.lock().read_bytes <= KEPT_BYTES);
+    }
+
+    #[test]
+    fn last_event_is_kept_however_long_it_is() {
+        let queue = StreamQueue::default();
+        let first = queue.attach(None);
+        queue.push(Some(Bytes::from(vec![b'x'; 3 * KEPT_BYTES])), true);
+        next(&queue, first);
+        let second = queue.attach(Some(0));
+        assert!(matches!(next(&queue, second), Some(Next::Event(event, true)) if event.text.len() == 3 * KEPT_BYTES));
+    }
+
+    #[test]
+    fn stream_of_request_without_connection_takes_its_answer() {
+        let queue = StreamQueue::default();
+        let reader = queue.attach(None);
+        queue.set_resumable();
+        queue.detach(reader);
+        assert!(queue.has_room_for_answer() && !queue.has_room());
+        let remains = queue.push(Some(Bytes::from_static(b"answer")), true);
+        assert_eq!(remains, Some(Remains::Kept(Amount { events: 1, bytes: 6 })));
+        let reader = queue.attach(Some(0));
+        assert!(matches!(next(&queue, reader), Some(Next::Event(_, true))));
+        assert_eq!(queue.remains(), None, "it has a connection");
+    }
+
+    #[test]
+    fn nothing_remains_of_a_stream_that_cannot_be_resumed() {
+        let queue = StreamQueue::default();
+        let reader = queue.attach(None);
+        queue.detach(reader);
+        assert_eq!(queue.push(Some(Bytes::from_static(b"answer")), true), Some(Remains::Nothing));
+        assert!(queue.lock().events.is_empty());
     }
 
     #[test]
