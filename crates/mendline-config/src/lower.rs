@@ -23,7 +23,7 @@ use crate::keys;
 use crate::name::Name;
 pub use access::AccessSettings;
 pub(crate) use access::access;
-pub use endpoint::{ClientFiles, Endpoint, Tls};
+pub use endpoint::{CertificatePaths, Endpoint, Tls};
 pub use logs::LogSettings;
 pub(crate) use logs::logs;
 pub use policy_set::{PolicyError, PolicySet, is_policy};

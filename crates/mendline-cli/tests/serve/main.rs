@@ -3,16 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod access;
+mod access_reload;
 mod audit;
 mod gateway;
 mod limits;
 mod modern;
 mod operation;
+mod proxies;
 mod reload;
 mod sessions;
 mod sharing;
 mod sse;
 mod streams;
+mod tls;
 mod tokens;
 mod tools;
 mod users;

@@ -13,7 +13,7 @@ const ACCESS_KEYS: &[Key] = &[
         "hosts",
         Kind::Words,
         "loopback names",
-        "Host names under which clients address the gateway, such as `mcp.example.com`.",
+        "Host names under which clients address the gateway, such as `mcp.example.com`; with a port, at that port only.",
     ),
     key(
         "origins",
@@ -21,6 +21,14 @@ const ACCESS_KEYS: &[Key] = &[
         "none",
         "Origins of web pages that may use the gateway, such as `http://localhost:6274`.",
     ),
+    key(
+        "proxies",
+        Kind::Words,
+        "none",
+        "Addresses of proxies in front of the gateway, such as `127.0.0.1` or `10.0.0.0/8`. Their headers `Forwarded` and \
+         `X-Forwarded-*` count; requests from there always need a token.",
+    ),
+    key("tls", Kind::Block(TLS_KEYS), "", "TLS of the gateway; applies from the next start."),
     key(
         "tokens",
         Kind::TextsOrBlocks(TOKEN),
@@ -41,6 +49,16 @@ const ACCESS_KEYS: &[Key] = &[
         "calls: write a line for each tool call to `audit.log` in the state directory: who, what, outcome, duration.",
     ),
     key("limits", Kind::Block(LIMITS_KEYS), "", "Limits of the gateway."),
+];
+
+const TLS_KEYS: &[Key] = &[
+    key(
+        "certificate",
+        Kind::Text,
+        "",
+        "A PEM file with the certificate of the gateway and its chain, relative to this file; read again when it changes.",
+    ),
+    key("key", Kind::Text, "`certificate`", "The PEM file with its key, which only its owner may read."),
 ];
 
 const LIMITS_KEYS: &[Key] = &[

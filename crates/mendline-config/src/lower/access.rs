@@ -6,9 +6,11 @@
 use std::ops::Range;
 use std::time::SystemTime;
 
-use mendline::frontend::http::{AccessToken, TokenHash};
+use mendline::frontend::http::{AccessToken, Network, TokenHash};
 
 use super::Settings;
+use super::auth::beside;
+use super::endpoint::CertificatePaths;
 use super::policies::{rate_limit, tool_filter};
 use crate::check::{Block, Checker, Item, ItemValue, TypedValue};
 use crate::finding::{Finding, Scope};
@@ -30,6 +32,10 @@ pub struct AccessSettings {
     pub hosts: Vec<String>,
     /// Origins of web pages that may use it.
     pub origins: Vec<String>,
+    /// Addresses of proxies.
+    pub proxies: Vec<Network>,
+    /// The certificate of the gateway.
+    pub tls: Option<CertificatePaths>,
     /// Tokens.
     pub tokens: Vec<AccessToken>,
     /// Every client that reaches the address may use it.
@@ -46,8 +52,10 @@ pub(crate) fn access(top: &Block, checker: &mut Checker<'_>, servers: &[String])
     let settings = Settings { own: top, defaults: &Block::default() };
     let scope = std::mem::replace(&mut checker.scope, Scope::Gateway);
     let access = AccessSettings {
-        hosts: settings.words("mendline.access.hosts").to_vec(),
+        hosts: hosts(settings, checker),
         origins: origins(settings, checker),
+        proxies: proxies(settings, checker),
+        tls: tls(settings, checker),
         tokens: tokens(settings, checker, servers),
         danger_allow_anyone: settings.flag("mendline.access.dangerAllowAnyone").unwrap_or_default(),
         audit: settings.choice("mendline.access.audit") == Some("calls"),
@@ -61,6 +69,47 @@ pub(crate) fn access(top: &Block, checker: &mut Checker<'_>, servers: &[String])
     }
     checker.scope = scope;
     access
+}
+
+fn hosts(settings: Settings<'_>, checker: &mut Checker<'_>) -> Vec<String> {
+    let hosts = settings.words("mendline.access.hosts");
+    let at = settings.own_span("mendline.access.hosts").unwrap_or(0..0);
+    for host in hosts.iter().filter(|host| host.is_empty() || host.contains(['/', '@', '*', ' '])) {
+        let what = format!("{host:?} is not a host name");
+        let help = "for example \"mcp.example.com\" or \"mcp.example.com:8443\"";
+        checker.report(Finding::error(at.clone(), what).help(help));
+    }
+    hosts.to_vec()
+}
+
+fn proxies(settings: Settings<'_>, checker: &mut Checker<'_>) -> Vec<Network> {
+    let at = settings.own_span("mendline.access.proxies").unwrap_or(0..0);
+    let mut proxies = Vec::new();
+    for text in settings.words("mendline.access.proxies") {
+        match text.parse() {
+            Ok(network) => proxies.push(network),
+            Err(_) => {
+                let what = format!("{text:?} is not an address or a range of addresses");
+                let help = "for example \"127.0.0.1\" or \"10.0.0.0/8\"";
+                checker.report(Finding::error(at.clone(), what).help(help));
+            }
+        }
+    }
+    proxies
+}
+
+fn tls(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<CertificatePaths> {
+    settings.find("mendline.access.tls")?;
+    let path = |name: &str| settings.text(name).map(|path| beside(path, checker));
+    let (certificate, key) = (path("mendline.access.tls.certificate"), path("mendline.access.tls.key"));
+    let Some(certificate) = certificate else {
+        let at = settings.own_span("mendline.access.tls").unwrap_or(0..0);
+        let what = "`tls` has no `certificate`";
+        checker.report(Finding::error(at, what).help("add \"certificate\": \"gateway.pem\""));
+        return None;
+    };
+    let key = key.unwrap_or_else(|| certificate.clone());
+    Some(CertificatePaths { certificate, key })
 }
 
 fn origins(settings: Settings<'_>, checker: &mut Checker<'_>) -> Vec<String> {

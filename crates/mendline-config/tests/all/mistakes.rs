@@ -245,6 +245,9 @@ fn mistakes_of_access_are_named_with_the_correction() {
         ),
         (r#""tokens": ["canary-0123456789"], "dangerAllowAnyone": true"#, "makes `tokens` useless"),
         (r#""origins": ["localhost:6274"]"#, "is not an origin"),
+        (r#""hosts": ["https://mcp.example.com"]"#, "is not a host name"),
+        (r#""proxies": ["10.0.0.0/33"]"#, "is not an address or a range of addresses"),
+        (r#""tls": { "key": "x.pem" }"#, "add \"certificate\""),
         (r#""hosts": 5"#, "an array of strings, or one string"),
         (r#""host": "x""#, "did you mean `hosts`?"),
     ] {

@@ -14,7 +14,7 @@ use mendline_core::sharing::ShareKey;
 use mendline_core::{ClientStreams, Input, StreamId};
 use mendline_wire::{Id, Limits, Message, Method, Received, code, headers};
 
-use super::access::{Access, Denied, Peer};
+use super::access::{Access, Connection, Denied, Peer, SharedAccess};
 use super::admission::admit;
 use super::body::{EventBody, EventIds};
 use super::ended_sessions::EndedSessions;
@@ -53,7 +53,7 @@ enum IsList {
 pub struct Gateway {
     hub: Hub,
     servers: Arc<ServerPool>,
-    access: Access,
+    access: Arc<SharedAccess>,
     principals: Principals,
     sealer: Sealer,
     limits: Limits,
@@ -72,7 +72,7 @@ impl Gateway {
         Gateway {
             hub,
             servers,
-            access,
+            access: Arc::new(SharedAccess::new(access)),
             principals: Principals::new(),
             sealer,
             limits,
@@ -109,7 +109,7 @@ impl Gateway {
         let origin = request.headers().get(http::header::ORIGIN).cloned();
         let mut answer = self.route(request).await.unwrap_or_else(|refused| *refused);
         if let Some(origin) =
-            origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.access.allows_origin(origin)))
+            origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.access().allows_origin(origin)))
         {
             add_cors(answer.headers_mut(), origin);
         }
@@ -139,8 +139,17 @@ impl Gateway {
     }
 
     /// The rules of access.
-    pub fn access(&self) -> &Access {
-        &self.access
+    pub fn access(&self) -> Arc<Access> {
+        self.access.get()
+    }
+
+    /// Replaces the rules of access. The sessions of principals that are gone end at once.
+    pub fn set_access(&self, access: Access) {
+        self.access.set(access);
+        let access = self.access();
+        self.hub.set_tools(|principal| access.tools_of(principal).cloned());
+        let ended = self.lock().take_unknown(|principal| access.knows(principal));
+        ended.iter().for_each(|session| self.close(session));
     }
 
     /// The number of sessions.
@@ -154,8 +163,9 @@ impl Gateway {
         if route == Route::Health {
             return Ok(text(StatusCode::OK, "ok\n"));
         }
-        let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
-        let checked = self.access.check(request.headers(), request.uri().authority(), peer, SystemTime::now());
+        let from = request.extensions().get().copied().unwrap_or(Connection::from(Peer::Unknown));
+        let access = self.access();
+        let checked = access.check(request.headers(), request.uri().authority(), from, SystemTime::now());
         if request.method() == Verb::OPTIONS && !matches!(checked, Err(Denied::Host(_) | Denied::Origin(_))) {
             return Ok(empty(StatusCode::NO_CONTENT));
         }
@@ -206,7 +216,7 @@ impl Gateway {
             };
             return Err(Box::new(json_error(StatusCode::NOT_FOUND, code::INVALID_REQUEST, &why, None)));
         };
-        if !self.access.may_use(principal, &server.name) {
+        if !self.access().may_use(principal, &server.name) {
             return Err(Box::new(denied(&Denied::Server)));
         }
         Ok(server)
@@ -214,8 +224,11 @@ impl Gateway {
 
     /// Returns whether a principal may know of a server.
     fn may_use(&self, principal: Arc<str>) -> MayUse {
-        let access = self.access.clone();
-        Arc::new(move |server: &str| access.may_use(&principal, server))
+        let access = Arc::clone(&self.access);
+        Arc::new(move |server: &str| {
+            let access = access.get();
+            access.knows(&principal) && access.may_use(&principal, server)
+        })
     }
 
     fn unknown_path(&self, path: &str) -> Answer {
@@ -243,7 +256,7 @@ impl Gateway {
         }
         let text = posted_body::read(&parts.headers, body, BodyLimits::up_to(self.limits.message_bytes)).await?;
         let received = Received::from_text(text, &self.limits);
-        let permit = admit(&self.access, &self.principals, &principal, &server.name, &received)?;
+        let permit = admit(&self.access(), &self.principals, &principal, &server.name, &received)?;
         let posted = Posted::new(received, &parts.headers).map_err(|refused| Box::new(refused_post(&refused)))?;
         let Posted { received, kind } = posted;
         match kind {
@@ -446,7 +459,7 @@ impl Gateway {
         let posted = posted_body::read(&parts.headers, body, BodyLimits::up_to(self.limits.message_bytes)).await?;
         let received = Received::from_text(posted, &self.limits);
         // Answers on the common stream have no stream of their own, so only the rate counts.
-        drop(admit(&self.access, &self.principals, &session.principal, &session.server, &received)?);
+        drop(admit(&self.access(), &self.principals, &session.principal, &session.server, &received)?);
         if let Received::Broken { .. } | Received::TooLong { .. } = received {
             return Ok(broken(&received));
         }
@@ -575,7 +588,7 @@ impl Gateway {
     ) -> Result<Arc<Session>, Box<Answer>> {
         let upstream = self.servers.place(server, share).map_err(|full| Box::new(no_room(full)))?;
         let client = self.hub.new_client();
-        self.hub.add_client(client, Arc::clone(&principal), self.access.tools_of(&principal));
+        self.hub.add_client(client, Arc::clone(&principal), self.access().tools_of(&principal));
         self.hub.open_stream(client, StreamId::COMMON);
         let streams = ClientStreams::Many { resumed };
         self.hub.input(Input::ClientOpened { client, upstream, streams });
@@ -593,7 +606,7 @@ impl Gateway {
     /// Keeps a new session. One that was idle for long makes room, if its principal has too many.
     fn keep(&self, mut sessions: MutexGuard<'_, Sessions>, session: &Arc<Session>) {
         sessions.insert(session);
-        let surplus = sessions.take_surplus(session, self.access.sessions);
+        let surplus = sessions.take_surplus(session, self.access().sessions);
         drop(sessions);
         for session in surplus {
             self.close(&session);

@@ -60,8 +60,14 @@ impl Hub {
 
     /// Adds a client of a principal, who may use these tools; all if there is no filter.
     pub fn add_client(&self, client: ClientId, principal: Arc<str>, tools: Option<&ToolFilter>) {
-        let tools = tools.filter(|tools| !tools.allows_all()).map(|tools| Arc::new(tools.clone()));
-        self.lock().clients.insert(client, Owner { principal, tools });
+        self.lock().clients.insert(client, Owner { principal, tools: effective(tools.cloned()) });
+    }
+
+    /// Replaces the tools that the clients of each principal may use.
+    pub fn set_tools(&self, tools: impl Fn(&str) -> Option<ToolFilter>) {
+        for owner in self.lock().clients.values_mut() {
+            owner.tools = effective(tools(&owner.principal));
+        }
     }
 
     /// Returns the principal of a client.
@@ -141,6 +147,11 @@ impl Hub {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
+}
+
+/// Returns a filter that hides something.
+fn effective(tools: Option<ToolFilter>) -> Option<Arc<ToolFilter>> {
+    tools.filter(|tools| !tools.allows_all()).map(Arc::new)
 }
 
 impl Shared {
