@@ -35,6 +35,10 @@ pub(crate) struct AccessOptions {
     #[command(flatten)]
     pub(crate) stored: StoredTokenOptions,
 
+    /// Write a line for each request to access.log in the state directory
+    #[arg(long)]
+    pub(crate) access_log: bool,
+
     /// Serve every client that reaches the address, without a token and as any user of this machine
     #[arg(long, conflicts_with_all = ["token_env", "new_token"])]
     pub(crate) danger_allow_anyone: bool,

@@ -6,12 +6,16 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use mendline::frontend::http::token_file::TokenRights;
-use mendline::frontend::http::{Access, AccessToken, ServerTls, TokenHash, WithoutToken, token_file};
+use mendline::frontend::http::{
+    Access, AccessToken, JwtIssuer, JwtSettings, ServerTls, TokenHash, WithoutToken, token_file,
+};
 use mendline_config::{AccessSettings, CertificatePaths};
 
 use crate::access_flags::AccessOptions;
+use crate::plan::credential::issuer_client;
 use crate::stored_tokens;
 
 /// The name of the token that the first start makes.
@@ -27,6 +31,8 @@ pub(crate) struct GatewayAccess {
     pub(crate) tls: Option<ServerTls>,
     /// Whether tool calls are written to the audit log.
     pub(crate) audit: bool,
+    /// Whether requests are written to the access log.
+    pub(crate) log: bool,
 }
 
 /// A token that was just made.
@@ -69,8 +75,8 @@ pub(crate) fn prepare(
         let rights = stored_tokens::rights(&options.stored)?;
         made = Some(MadeToken::new(name, &token_file::add(state, name, rights)?, Some(state)));
     }
-    let mut access = rules(options, settings, listen, state)?;
-    if access.without_token == WithoutToken::Refused && access.tokens.is_empty() {
+    let mut access = rules(options, settings, None, listen, state)?;
+    if access.without_token == WithoutToken::Refused && access.tokens.is_empty() && access.jwt.is_none() {
         let new = match state {
             Some(state) => token_file::add(state, FIRST, TokenRights::default())?,
             None => token_file::make(FIRST)?,
@@ -82,13 +88,14 @@ pub(crate) fn prepare(
         Some(files) => Some(read_certificate(&files)?),
         None => None,
     };
-    Ok(GatewayAccess { access, made, tls, audit: settings.audit })
+    Ok(GatewayAccess { access, made, tls, audit: settings.audit, log: settings.log || options.access_log })
 }
 
-/// Returns the rules of access at this address.
+/// Returns the rules of access at this address. The keys of an issuer that the last rules have are used again.
 pub(crate) fn rules(
     options: &AccessOptions,
     settings: &AccessSettings,
+    last: Option<&Access>,
     listen: SocketAddr,
     state: Option<&Path>,
 ) -> io::Result<Access> {
@@ -97,7 +104,7 @@ pub(crate) fn rules(
     if let Some(variable) = &options.token_env {
         tokens.push(of_variable(variable)?);
     }
-    let is_configured = !tokens.is_empty();
+    let is_configured = !tokens.is_empty() || settings.jwt.is_some();
     add_stored(&mut tokens, state)?;
     let is_open = settings.danger_allow_anyone || options.danger_allow_anyone;
     let without_token = match (is_open, listen.ip().to_canonical().is_loopback()) {
@@ -111,10 +118,19 @@ pub(crate) fn rules(
         origins: with(&settings.origins, &options.origins),
         proxies: settings.proxies.iter().chain(&options.proxies).copied().collect(),
         tokens,
+        jwt: settings.jwt.as_ref().map(|jwt| issuer(jwt, last)).transpose()?,
         without_token,
         connections: settings.connections.unwrap_or(default.connections),
         sessions: settings.sessions.unwrap_or(default.sessions),
     })
+}
+
+fn issuer(settings: &JwtSettings, last: Option<&Access>) -> io::Result<Arc<JwtIssuer>> {
+    let known = last.and_then(|last| last.jwt.as_ref()).filter(|last| last.settings() == settings);
+    match known {
+        Some(known) => Ok(Arc::clone(known)),
+        None => Ok(Arc::new(JwtIssuer::new(settings.clone(), issuer_client().map_err(io::Error::other)?))),
+    }
 }
 
 /// Returns the files of the certificate. Those of the flags take precedence.

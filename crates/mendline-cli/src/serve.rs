@@ -14,7 +14,7 @@ use mendline::control::runtime_dir;
 use mendline::decisions::UpstreamId;
 use mendline::decisions::config::Transport;
 use mendline::frontend::ChannelFrontend;
-use mendline::frontend::http::{Audit, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
+use mendline::frontend::http::{AccessLog, Audit, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
 use mendline::observe::log::{Log, LogLevel};
 use mendline::os::activation;
 use mendline::state::state_directory;
@@ -209,7 +209,11 @@ impl Prepared {
         let sealer =
             Sealer::new(&key).ok_or_else(|| std::io::Error::other("the key of the session ids is unusable"))?;
         let is_activated = listen.passed.is_some();
-        let listener = listen.open().await?.with_tls(rules.tls.clone());
+        let access_log = match state.as_ref().filter(|_| rules.log) {
+            Some(state) => Some(AccessLog::open(state)?),
+            None => None,
+        };
+        let listener = listen.open().await?.with_tls(rules.tls.clone()).with_log(access_log.clone());
 
         let mut builder = Plan::empty_builder(limits.clone(), redactor.clone());
         let mut servers = Vec::new();
@@ -255,6 +259,7 @@ impl Prepared {
         }
         let pool = Arc::new(ServerPool::new(hub.clone(), servers.iter().map(RunningServer::for_gateway)));
         let gateway = Gateway::new(hub, Arc::clone(&pool), rules.access, sealer, limits).with_status(running.status());
+        let gateway = gateway.with_redactor(redactor.clone());
         let gateway = Arc::new(gateway);
         let first = servers.first().map_or(UpstreamId(0), |server| server.handle.id);
         let access = AccessReload::new(
@@ -286,6 +291,7 @@ impl Prepared {
         stopping_idle.abort();
         shutdown::end_streams(&gateway).await;
         serving.abort();
+        access_log.iter().for_each(AccessLog::close);
         mendline_oauth::finish_renewals(RENEWAL_TIMEOUT).await;
         ended.map(drop)
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mendline::frontend::http::LOCAL;
 use mendline::frontend::http::token_file::{self, StoredToken, TokenRights};
+use mendline::frontend::http::{JWT_PREFIX, LOCAL};
 use mendline::state::state_directory;
 
 use crate::access_flags::StoredTokenOptions;
@@ -53,6 +53,8 @@ pub(crate) fn rights(options: &StoredTokenOptions) -> io::Result<TokenRights> {
 fn problem_of_name(name: &str) -> Option<String> {
     if name == LOCAL {
         Some(format!("{LOCAL:?} is the name of requests without a token; choose another"))
+    } else if name.starts_with(JWT_PREFIX) {
+        Some(format!("names with {JWT_PREFIX:?} are those of access tokens of `access.jwt`; choose another"))
     } else if name.is_empty() || name.len() > LONGEST_NAME {
         Some(format!("a name has 1 to {LONGEST_NAME} bytes"))
     } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {

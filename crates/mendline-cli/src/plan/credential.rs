@@ -16,7 +16,7 @@ use mendline::os::keyring::SystemKeyring;
 use mendline::state::state_directory;
 use mendline::transport::child::ChildCommand;
 use mendline::transport::http::ProxyRules;
-use mendline::transport::http::fetch::Fetcher;
+use mendline::transport::http::fetch::{AddressPolicy, Fetcher};
 use mendline_config::{Auth, ClientAuthMethod, ClientProof, CredentialHeader, KeyringUse, LoginStart, Resource};
 use mendline_oauth::http::{HttpClient, HttpFuture, Request, address_policy};
 use mendline_oauth::settings::{Algorithm, AuthMethod, Bearer, Redirect, RedirectHost, ResourceSetting};
@@ -285,6 +285,13 @@ fn sealing(written: Option<KeyringUse>) -> Result<Sealing, String> {
 
 fn state() -> Option<PathBuf> {
     state_directory(|name| std::env::var_os(name))
+}
+
+/// Returns an HTTP client for an authorization server that the operator has named, with the proxies and authorities of
+/// this machine. It may have a private address.
+pub(crate) fn issuer_client() -> Result<Fetcher, String> {
+    let rules = ProxyRules::from_variables(std::env::vars()).map_err(|fault| fault.to_string())?;
+    Ok(Fetcher::new().proxies(rules).tls(extra_roots()?).addresses(AddressPolicy::Any))
 }
 
 /// Returns the parts of OAuth for a server at this URL: the store, and an HTTP client with the proxies and authorities of

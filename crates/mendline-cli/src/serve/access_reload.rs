@@ -78,8 +78,8 @@ impl AccessReload {
             }
             _ => {}
         }
-        if settings.audit != self.settings.audit {
-            log.write(LogLevel::Warn, "`access.audit` changes with a restart of the gateway");
+        if (settings.audit, settings.log) != (self.settings.audit, self.settings.log) {
+            log.write(LogLevel::Warn, "`access.audit` and `access.log` change with a restart of the gateway");
         }
         self.settings = settings;
         self.apply(log);
@@ -102,7 +102,8 @@ impl AccessReload {
     }
 
     fn apply(&self, log: &LogHandle) {
-        match rules(&self.options, &self.settings, self.listen, self.state.as_deref()) {
+        let last = self.gateway.access();
+        match rules(&self.options, &self.settings, Some(&last), self.listen, self.state.as_deref()) {
             Ok(access) => self.gateway.set_access(access),
             Err(error) => log.write(LogLevel::Error, &format!("{error}; the old rules of access stay")),
         }

@@ -33,7 +33,7 @@ impl RunningServer {
     /// Returns the server as the gateway sees it.
     pub(super) fn for_gateway(&self) -> (GatewayServer, UpstreamConfig) {
         let upstream = &self.plan.upstream;
-        (GatewayServer { name: Arc::from(&*upstream.name), upstream: self.handle.id }, upstream.clone())
+        (GatewayServer::new(&upstream.name, self.handle.id), upstream.clone())
     }
 }
 

@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod access;
+mod access_log;
 mod access_reload;
 mod audit;
+mod forward_headers;
 mod gateway;
+mod jwt;
 mod limits;
 mod modern;
 mod operation;

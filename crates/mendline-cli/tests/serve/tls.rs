@@ -115,7 +115,7 @@ fn renewed_certificate_is_used_and_a_broken_pair_is_not() {
 }
 
 #[test]
-fn configured_certificate_is_relative_to_the_file() {
+fn certificate_of_the_configuration_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let certificate = write(folder.path());
     let (pem, key) = files(folder.path());

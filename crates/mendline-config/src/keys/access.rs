@@ -37,6 +37,13 @@ const ACCESS_KEYS: &[Key] = &[
          request needs one.",
     ),
     key(
+        "jwt",
+        Kind::Block(JWT_KEYS),
+        "",
+        "Access tokens of an authorization server (JSON Web Tokens) that open the gateway, too. With it, every request \
+         needs a token.",
+    ),
+    key(
         "dangerAllowAnyone",
         Kind::Flag,
         "false",
@@ -47,6 +54,13 @@ const ACCESS_KEYS: &[Key] = &[
         Kind::Choice(&["off", "calls"]),
         "off",
         "calls: write a line for each tool call to `audit.log` in the state directory: who, what, outcome, duration.",
+    ),
+    key(
+        "log",
+        Kind::Choice(&["off", "requests"]),
+        "off",
+        "requests: write a line for each request to `access.log` in the state directory: who, from where, what, status, \
+         duration, bytes.",
     ),
     key("limits", Kind::Block(LIMITS_KEYS), "", "Limits of the gateway."),
 ];
@@ -59,6 +73,20 @@ const TLS_KEYS: &[Key] = &[
         "A PEM file with the certificate of the gateway and its chain, relative to this file; read again when it changes.",
     ),
     key("key", Kind::Text, "`certificate`", "The PEM file with its key, which only its owner may read."),
+];
+
+const JWT_KEYS: &[Key] = &[
+    key("issuer", Kind::Url, "", "The authorization server, as its tokens name it (`iss`)."),
+    key(
+        "audience",
+        Kind::Words,
+        "",
+        "The audiences for which a token must be (`aud`), such as the URL of the gateway.",
+    ),
+    key("jwksUrl", Kind::Url, "named by its metadata", "The URL of its public keys."),
+    key("principalClaim", Kind::Text, "sub", "The claim that names the principal, for logs, sessions and limits."),
+    key("servers", Kind::Words, "all", "The servers that the tokens open."),
+    key("tools", Kind::Block(TOOLS), "all", "The tools that the tokens may list and call."),
 ];
 
 const LIMITS_KEYS: &[Key] = &[

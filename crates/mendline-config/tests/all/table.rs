@@ -235,7 +235,10 @@ const AUTH_BASES: [&str; 9] = [
 type Required = (&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 /// Blocks with keys that are required.
-const REQUIRED: [Required; 1] = [(&["access", "tls"], &[("certificate", "x")])];
+const REQUIRED: [Required; 2] = [
+    (&["access", "tls"], &[("certificate", "x")]),
+    (&["access", "jwt"], &[("issuer", "https://y.test"), ("audience", "y")]),
+];
 
 #[test]
 fn u11_every_key_that_is_offered_changes_something() {

@@ -4,21 +4,29 @@
 //! sealed and carry what a session needs, so a restarted gateway knows its clients.
 
 mod access;
+mod access_log;
 mod admission;
 mod audit;
+mod authorize;
 mod body;
+mod denied;
 mod ended_sessions;
 mod event_id;
+mod forward_headers;
 mod forwarded;
 mod gateway;
 mod hub;
+mod issuer;
+mod jwt;
 pub mod key_file;
+mod line_log;
 mod listener;
 mod operation;
 mod paced_io;
 mod param_headers;
 mod posted_body;
 mod principal;
+mod protected_resource;
 mod reader;
 mod request;
 mod response;
@@ -31,11 +39,15 @@ mod token;
 pub mod token_file;
 
 pub use access::{Access, Connection, Denied, LOCAL, Peer, WithoutToken};
+pub use access_log::AccessLog;
 pub use audit::Audit;
 pub(crate) use body::ResponseBody;
+pub use forward_headers::ForwardedValues;
 pub use forwarded::{Network, NoNetwork};
 pub use gateway::Gateway;
 pub use hub::{Hub, HubFrontend};
+pub use issuer::{JWT_PREFIX, JwtIssuer, JwtSettings};
+pub use jwt::JwtFault;
 pub use listener::{ConnectionLimits, Listener};
 pub use paced_io::Pace;
 pub use server_pool::{GatewayServer, ServerPool};

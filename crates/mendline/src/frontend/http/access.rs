@@ -5,7 +5,6 @@
 //! configuration or be the gateway itself. On loopback, a request without a token must come from a process of the user
 //! who runs the gateway, or of the administrator, and not through a proxy. Off loopback every request needs a token.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
@@ -16,7 +15,10 @@ use http::uri::Authority;
 use mendline_core::defaults;
 use mendline_core::policy::tool_filter::ToolFilter;
 
+pub use super::denied::Denied;
 use super::forwarded::{Network, Through};
+use super::issuer::{JWT_PREFIX, JwtIssuer};
+use super::jwt::is_jwt;
 use super::token::{AccessToken, PrincipalLimits, TokenHash};
 
 /// The principal of requests without a token.
@@ -52,11 +54,13 @@ pub struct Connection {
     pub peer: Peer,
     /// The address, which may be that of a proxy.
     pub address: Option<IpAddr>,
+    /// The connection has TLS.
+    pub is_tls: bool,
 }
 
 impl From<Peer> for Connection {
     fn from(peer: Peer) -> Connection {
-        Connection { peer, address: None }
+        Connection { peer, address: None, is_tls: false }
     }
 }
 
@@ -71,6 +75,8 @@ pub struct Access {
     pub proxies: Vec<Network>,
     /// Tokens.
     pub tokens: Vec<AccessToken>,
+    /// The authorization server whose access tokens count, too.
+    pub jwt: Option<Arc<JwtIssuer>>,
     /// The rule for requests without a token.
     pub without_token: WithoutToken,
     /// The limit of open connections.
@@ -86,84 +92,10 @@ impl Default for Access {
             origins: Vec::new(),
             proxies: Vec::new(),
             tokens: Vec::new(),
+            jwt: None,
             without_token: WithoutToken::default(),
             connections: defaults::GATEWAY_CONNECTIONS,
             sessions: defaults::GATEWAY_SESSIONS,
-        }
-    }
-}
-
-/// The reason why a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// The `Host` is missing or not known.
-    Host(String),
-    /// The `Origin` is not known.
-    Origin(String),
-    /// There is no token, or a wrong one.
-    Token,
-    /// The token with this name has expired.
-    Expired(String),
-    /// The connection is from another user of this machine.
-    User(u32),
-    /// The user at the other end of the connection is not known.
-    UnknownUser,
-    /// The request came through a proxy, by this header, and has no token.
-    Forwarded(String),
-    /// The request came through a proxy that the configuration names, and has no token.
-    Proxied,
-    /// The token does not open this server.
-    Server,
-}
-
-impl Denied {
-    /// The HTTP status.
-    pub fn status(&self) -> http::StatusCode {
-        match self {
-            Denied::Host(_) => http::StatusCode::MISDIRECTED_REQUEST,
-            Denied::Origin(_) | Denied::Server | Denied::User(_) | Denied::UnknownUser => http::StatusCode::FORBIDDEN,
-            Denied::Token | Denied::Expired(_) | Denied::Forwarded(_) | Denied::Proxied => {
-                http::StatusCode::UNAUTHORIZED
-            }
-        }
-    }
-}
-
-impl fmt::Display for Denied {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const ADD_TOKEN: &str = "add a token to the configuration: \"mendline\": { \"access\": { \"tokens\": \
-                                 [\"${GATEWAY_TOKEN}\"] } }";
-        match self {
-            Denied::Host(host) => write!(
-                f,
-                "the host {host:?} is not allowed; add it to the configuration: \"mendline\": {{ \"access\": {{ \"hosts\": \
-                 [{host:?}] }} }}"
-            ),
-            Denied::Origin(origin) => write!(
-                f,
-                "the origin {origin:?} is not allowed; add it to the configuration: \"mendline\": {{ \"access\": {{ \
-                 \"origins\": [{origin:?}] }} }}"
-            ),
-            Denied::Token => f.write_str("a token is required: send it as 'Authorization: Bearer TOKEN'"),
-            Denied::Expired(name) => write!(f, "the token {name:?} has expired; ask its owner for a new one"),
-            Denied::User(uid) => write!(
-                f,
-                "the request comes from another user of this machine (uid {uid}), who needs a token; {ADD_TOKEN}"
-            ),
-            Denied::UnknownUser => {
-                write!(f, "the system does not say which user sent the request, so it needs a token; {ADD_TOKEN}")
-            }
-            Denied::Forwarded(header) => write!(
-                f,
-                "the request came through a proxy (it has the header {header}), so it is not one of the local user and \
-                 needs a token; {ADD_TOKEN}"
-            ),
-            Denied::Proxied => write!(
-                f,
-                "the request came from an address of `access.proxies`, so it is not one of the local user and needs a \
-                 token; {ADD_TOKEN}"
-            ),
-            Denied::Server => f.write_str("this token does not open this server"),
         }
     }
 }
@@ -177,11 +109,39 @@ impl Access {
         from: impl Into<Connection>,
         now: SystemTime,
     ) -> Result<Arc<str>, Denied> {
-        let Connection { peer, address } = from.into();
+        let Connection { peer, address, .. } = from.into();
         let through = Through::of(headers, address, &self.proxies);
         let host = self.check_hosts(headers, authority, &through)?;
         self.check_origin(headers, &host)?;
         self.principal(headers, peer, through, now)
+    }
+
+    /// Checks a request as [`Access::check`] does, and asks the authorization server about a token that is not known.
+    pub(super) async fn check_all(
+        &self,
+        headers: &HeaderMap,
+        authority: Option<&Authority>,
+        from: Connection,
+        now: SystemTime,
+    ) -> Result<Arc<str>, Denied> {
+        let checked = self.check(headers, authority, from, now);
+        match (checked, &self.jwt, bearer(headers)) {
+            (Err(Denied::Token), Some(jwt), Some(token)) if is_jwt(token) => {
+                jwt.principal(token, now).await.map_err(Denied::Jwt)
+            }
+            (checked, ..) => checked,
+        }
+    }
+
+    /// Returns the URL under which a client has addressed the gateway.
+    pub(super) fn base_url(&self, headers: &HeaderMap, authority: Option<&Authority>, from: Connection) -> String {
+        let through = Through::of(headers, from.address, &self.proxies);
+        let scheme = match &through {
+            Through::Named { is_https: Some(is_https), .. } => *is_https,
+            _ => from.is_tls,
+        };
+        let host = self.check_hosts(headers, authority, &through).unwrap_or_default();
+        format!("{}://{host}", if scheme { "https" } else { "http" })
     }
 
     /// Returns the address of the client of a request.
@@ -196,24 +156,30 @@ impl Access {
     pub fn knows(&self, principal: &str) -> bool {
         match principal {
             LOCAL => self.without_token != WithoutToken::Refused,
+            name if name.starts_with(JWT_PREFIX) => self.jwt.is_some(),
             name => self.token_of(name).is_some(),
         }
     }
 
     /// Returns whether a principal may use a server.
     pub fn may_use(&self, principal: &str, server: &str) -> bool {
-        let token = self.token_of(principal);
-        token.and_then(|token| token.servers.as_ref()).is_none_or(|servers| servers.iter().any(|name| name == server))
+        let servers = match self.jwt_of(principal) {
+            Some(jwt) => jwt.settings().servers.as_ref(),
+            None => self.token_of(principal).and_then(|token| token.servers.as_ref()),
+        };
+        servers.is_none_or(|servers| servers.iter().any(|name| name == server))
     }
 
     /// Returns the tools that a principal may use; all if it has no filter.
     pub fn tools_of(&self, principal: &str) -> Option<&ToolFilter> {
-        self.token_of(principal).map(|token| &token.tools)
+        let of_jwt = self.jwt_of(principal).map(|jwt| &jwt.settings().tools);
+        of_jwt.or_else(|| self.token_of(principal).map(|token| &token.tools))
     }
 
     /// Returns the limits of a principal.
     pub fn limits_of(&self, principal: &str) -> PrincipalLimits {
-        self.token_of(principal).map(|token| token.limits).unwrap_or_default()
+        let of_jwt = self.jwt_of(principal).map(|jwt| jwt.settings().limits);
+        of_jwt.or_else(|| self.token_of(principal).map(|token| token.limits)).unwrap_or_default()
     }
 
     /// Returns whether a web page of this origin may use the gateway.
@@ -224,6 +190,10 @@ impl Access {
     /// Returns whether the user at the other end of a connection matters.
     pub fn asks_for_user(&self) -> bool {
         self.without_token == WithoutToken::OwnUser
+    }
+
+    fn jwt_of(&self, principal: &str) -> Option<&JwtIssuer> {
+        self.jwt.as_deref().filter(|_| principal.starts_with(JWT_PREFIX))
     }
 
     fn token_of(&self, principal: &str) -> Option<&AccessToken> {
@@ -292,12 +262,7 @@ impl Access {
     }
 
     fn by_token(&self, headers: &HeaderMap, now: SystemTime) -> Result<Arc<str>, Denied> {
-        let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = header.and_then(|value| {
-            let (scheme, token) = value.split_once(' ')?;
-            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-        });
-        let given = TokenHash::of(given.ok_or(Denied::Token)?);
+        let given = TokenHash::of(bearer(headers).ok_or(Denied::Token)?);
         // All hashes are compared, and each in constant time.
         let found = self.tokens.iter().fold(None, |found, token| if token.hash == given { Some(token) } else { found });
         match found {
@@ -326,6 +291,12 @@ impl SharedAccess {
     pub(super) fn set(&self, access: Access) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(access);
     }
+}
+
+/// Returns the bearer token of a request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 /// Returns whether a configured host is this one. Without a port it stands for all ports.
@@ -398,7 +369,7 @@ mod tests {
         assert_eq!(denied, Denied::Forwarded("x-forwarded-for".to_owned()));
         assert!(denied.to_string().contains("\"tokens\": ["), "{denied}");
         assert!(check(&access, &[host, through, ("authorization", "Bearer first")], Peer::Own).is_ok());
-        let named = Connection { peer: Peer::Own, address: Some("10.0.0.1".parse().unwrap()) };
+        let named = Connection { address: Some("10.0.0.1".parse().unwrap()), ..Connection::from(Peer::Own) };
         assert_eq!(access.check(&headers(&[host]), None, named, NOW), Err(Denied::Proxied));
         let open = Access { without_token: WithoutToken::Anyone, ..Access::default() };
         assert!(check(&open, &[host, through], Peer::Own).is_ok());
@@ -409,7 +380,7 @@ mod tests {
         let (hosts, proxies) = (vec!["mcp.example.com".to_owned()], vec!["10.0.0.1".parse().unwrap()]);
         let access = Access { hosts, proxies, without_token: WithoutToken::Anyone, ..Access::default() };
         let of = |address: &str, pairs: &[(&'static str, &str)]| {
-            let from = Connection { peer: Peer::Unknown, address: Some(address.parse().unwrap()) };
+            let from = Connection { address: Some(address.parse().unwrap()), ..Connection::from(Peer::Unknown) };
             access.check(&headers(pairs), None, from, NOW).is_ok()
         };
         let (backend, forwarded) = (("host", "backend"), ("x-forwarded-host", "mcp.example.com"));

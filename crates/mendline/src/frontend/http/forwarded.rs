@@ -14,6 +14,7 @@ use http::header::{FORWARDED, VIA};
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED_HOST: &str = "x-forwarded-host";
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
 
 /// The beginning of the names of further headers that proxies add.
 const PREFIX: &str = "x-forwarded-";
@@ -82,6 +83,8 @@ pub(super) enum Through {
         hosts: Vec<String>,
         /// The address of the client, if the proxy tells it.
         client: Option<IpAddr>,
+        /// Whether the client uses `https`, if the proxy tells it.
+        is_https: Option<bool>,
     },
 }
 
@@ -94,7 +97,9 @@ impl Through {
             let of_forwarded = element.as_deref().and_then(|element| parameter(element, "host"));
             let of_header = last(headers, FORWARDED_HOST);
             let hosts = of_header.into_iter().chain(of_forwarded).collect();
-            return Through::Named { hosts, client: client(headers, is_named) };
+            let scheme = last(headers, FORWARDED_PROTO).or_else(|| parameter(element.as_deref()?, "proto"));
+            let is_https = scheme.map(|scheme| scheme.eq_ignore_ascii_case("https"));
+            return Through::Named { hosts, client: client(headers, is_named), is_https };
         }
         match header_of_proxy(headers) {
             Some(name) => Through::Unnamed(name),
@@ -212,7 +217,7 @@ mod tests {
         let pairs = [("x-forwarded-for", "203.0.113.9, 10.0.0.7"), ("x-forwarded-host", "mcp.example.com")];
         let named = through(&pairs, "127.0.0.1", &["127.0.0.1", "10.0.0.0/8"]);
         let (hosts, client) = (vec!["mcp.example.com".to_owned()], Some("203.0.113.9".parse().unwrap()));
-        assert_eq!(named, Through::Named { hosts, client });
+        assert_eq!(named, Through::Named { hosts, client, is_https: None });
         assert!(matches!(through(&pairs, "127.0.0.2", &["127.0.0.1"]), Through::Unnamed(_)));
         assert_eq!(through(&[], "127.0.0.2", &["127.0.0.1"]), Through::Direct);
         for name in ["forwarded", "via", "x-forwarded-proto", "x-real-ip", "cf-connecting-ip"] {
@@ -236,7 +241,10 @@ mod tests {
     fn standard_header_is_read_with_quotes() {
         let value =
             r#"for=1.1.1.1;host=evil.example, for="[2001:db8::9]:4711";host="mcp.example.com:8443";proto=https"#;
-        let Through::Named { hosts, client } = through(&[("forwarded", value)], "::1", &["::1"]) else { panic!() };
+        let Through::Named { hosts, client, is_https: Some(true) } = through(&[("forwarded", value)], "::1", &["::1"])
+        else {
+            panic!()
+        };
         assert_eq!((hosts, client), (vec!["mcp.example.com:8443".to_owned()], Some("2001:db8::9".parse().unwrap())));
     }
 }

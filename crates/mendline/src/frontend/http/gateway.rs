@@ -5,20 +5,23 @@
 //! client that loses such a stream resumes it with GET and the id of its last event.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method as Verb, Request, StatusCode};
 use http_body::Body;
 use mendline_core::sharing::ShareKey;
-use mendline_core::{ClientStreams, Input, StreamId};
+use mendline_core::{ClientStreams, Input, StreamId, UpstreamId};
 use mendline_wire::{Id, Limits, Message, Method, Received, code, headers};
 
 use super::access::{Access, Connection, Denied, Peer, SharedAccess};
+use super::access_log::Principal;
 use super::admission::admit;
+use super::authorize::{Asked, Authorized, authorize};
 use super::body::{EventBody, EventIds};
 use super::ended_sessions::EndedSessions;
 use super::event_id::EventId;
+use super::forward_headers::ForwardedValues;
 use super::hub::Hub;
 use super::operation::{MayUse, Operation};
 use super::param_headers::ParamHeaders;
@@ -35,6 +38,7 @@ use super::session_id::{Sealer, Ticket};
 use super::sessions::{ImplicitKey, Session, Sessions};
 use super::stream_queue::Next;
 use crate::control::SharedStatus;
+use crate::observe::redact::Redactor;
 
 /// The time within which an answer is sent as JSON.
 const JSON_WITHIN: Duration = Duration::from_secs(2);
@@ -59,6 +63,7 @@ pub struct Gateway {
     limits: Limits,
     sessions: Mutex<Sessions>,
     operation: Operation,
+    redactor: Redactor,
     ended: Mutex<EndedSessions>,
     params: Mutex<ParamHeaders>,
     /// The number of this process in event ids.
@@ -78,6 +83,7 @@ impl Gateway {
             limits,
             sessions: Mutex::default(),
             operation: Operation::default(),
+            redactor: Redactor::default(),
             ended: Mutex::default(),
             params: Mutex::default(),
             process,
@@ -87,6 +93,12 @@ impl Gateway {
     /// Sets the status of the servers, for the pages of the operator.
     pub fn with_status(mut self, status: SharedStatus) -> Gateway {
         self.operation.set_status(status);
+        self
+    }
+
+    /// Sets the redactor of the logs, which learns the headers of clients that are passed on.
+    pub fn with_redactor(mut self, redactor: Redactor) -> Gateway {
+        self.redactor = redactor;
         self
     }
 
@@ -107,11 +119,12 @@ impl Gateway {
         B: Body<Data = Bytes>,
     {
         let origin = request.headers().get(http::header::ORIGIN).cloned();
+        let asked = request.headers().get(http::header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
         let mut answer = self.route(request).await.unwrap_or_else(|refused| *refused);
         if let Some(origin) =
             origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.access().allows_origin(origin)))
         {
-            add_cors(answer.headers_mut(), origin);
+            add_cors(answer.headers_mut(), origin, asked.as_ref(), &self.servers.forwarded_names());
         }
         answer
     }
@@ -164,12 +177,29 @@ impl Gateway {
             return Ok(text(StatusCode::OK, "ok\n"));
         }
         let from = request.extensions().get().copied().unwrap_or(Connection::from(Peer::Unknown));
-        let access = self.access();
-        let checked = access.check(request.headers(), request.uri().authority(), from, SystemTime::now());
-        if request.method() == Verb::OPTIONS && !matches!(checked, Err(Denied::Host(_) | Denied::Origin(_))) {
-            return Ok(empty(StatusCode::NO_CONTENT));
+        let asked = Asked { method: request.method(), uri: request.uri(), headers: request.headers(), from };
+        let principal = match authorize(&self.access(), asked).await? {
+            Authorized::Principal(principal) => principal,
+            Authorized::Anyone(answer) => return Ok(answer),
+        };
+        let answer = self.serve(request, &path, route, Arc::clone(&principal)).await;
+        let mut answer = answer.unwrap_or_else(|refused| *refused);
+        if !self.access().knows(&principal) {
+            // The token was removed meanwhile.
+            return Err(Box::new(denied(&Denied::Token)));
         }
-        let principal = checked.map_err(|why| Box::new(denied(&why)))?;
+        answer.extensions_mut().insert(Principal(principal));
+        Ok(answer)
+    }
+
+    /// Answers a request of a principal.
+    async fn serve<B: Body<Data = Bytes>>(
+        &self,
+        request: Request<B>,
+        path: &str,
+        route: Route<'_>,
+        principal: Arc<str>,
+    ) -> Result<Answer, Box<Answer>> {
         if let (Route::Mcp(_) | Route::Sse(_) | Route::SseMessage(_), Some(refusal)) =
             (&route, self.operation.refusal())
         {
@@ -177,7 +207,7 @@ impl Gateway {
         }
         match route {
             Route::Mcp(name) => {
-                let server = self.server(name, &principal)?;
+                let server = self.server(name, &principal, request.headers())?;
                 match *request.method() {
                     Verb::POST => self.post(request, &server, principal).await,
                     Verb::GET => self.get(request.headers(), &server, &principal),
@@ -186,29 +216,29 @@ impl Gateway {
                 }
             }
             Route::Sse(name) if request.method() == Verb::GET => {
-                let server = self.server(name, &principal)?;
-                self.open_sse(&path, &server, principal)
+                let server = self.server(name, &principal, request.headers())?;
+                self.open_sse(path, &server, principal)
             }
             Route::SseMessage(name) if request.method() == Verb::POST => {
-                self.server(name, &principal)?;
+                self.server(name, &principal, request.headers())?;
                 self.post_sse(request, &principal).await
             }
             Route::Sse(_) => Ok(method_not_allowed("GET")),
             Route::SseMessage(_) => Ok(method_not_allowed("POST")),
             Route::Ready(None) => Ok(self.operation.ready()),
-            Route::Ready(Some(name)) => {
-                self.server(Some(name), &principal).map(|server| self.operation.ready_server(&server.name))
-            }
+            Route::Ready(Some(name)) => self
+                .server(Some(name), &principal, request.headers())
+                .map(|server| self.operation.ready_server(&server.name)),
             Route::ApiStatus => Ok(self.operation.status(&self.may_use(principal))),
             Route::ApiEvents => Ok(self.operation.events(self.may_use(principal))),
             Route::Metrics => Ok(self.operation.metrics(&self.may_use(principal))),
-            Route::Health | Route::Unknown => Err(Box::new(self.unknown_path(&path))),
+            Route::Health | Route::Unknown => Err(Box::new(self.unknown_path(path))),
         }
     }
 
     /// Returns the server of a path; without a name, the only one.
-    fn server(&self, name: Option<&str>, principal: &str) -> Result<GatewayServer, Box<Answer>> {
-        let Some(server) = self.servers.find(name) else {
+    fn server(&self, name: Option<&str>, principal: &str, headers: &HeaderMap) -> Result<GatewayServer, Box<Answer>> {
+        let Some(mut server) = self.servers.find(name) else {
             let names: Vec<_> = self.servers.names().iter().map(|name| format!("/mcp/{name}")).collect();
             let why = match name {
                 Some(name) => format!("there is no server {name:?}; the servers are {}", names.join(", ")),
@@ -219,6 +249,8 @@ impl Gateway {
         if !self.access().may_use(principal, &server.name) {
             return Err(Box::new(denied(&Denied::Server)));
         }
+        let rules = self.servers.forward_headers(&server);
+        server.forwarded = ForwardedValues::of(&rules, headers, principal);
         Ok(server)
     }
 
@@ -480,9 +512,14 @@ impl Gateway {
         let Some(id) = header(headers, headers::SESSION_ID) else {
             return self.session_without_id(headers, server, principal);
         };
-        if let Some(session) = self.lock().get(id) {
+        let known = self.lock().get(id);
+        if let Some(session) = known {
             let is_owner = session.principal == principal && session.server == server.name;
-            return if is_owner { Ok(session) } else { Err(Box::new(unknown_session())) };
+            return if is_owner && self.adopt_headers(&session, server) {
+                Ok(session)
+            } else {
+                Err(Box::new(unknown_session()))
+            };
         }
         match self.sealer.open(id) {
             Some(ticket) if self.lock_ended().contains(ticket.number) => Err(Box::new(unknown_session())),
@@ -496,6 +533,26 @@ impl Gateway {
         }
     }
 
+    /// Returns whether a session may be used with the headers of this request. Other values than before replace those
+    /// of a session that shares its upstream with no other.
+    fn adopt_headers(&self, session: &Session, server: &GatewayServer) -> bool {
+        if self.hub.has_request_headers(session.upstream, &server.forwarded) {
+            return true;
+        }
+        let is_alone = self.lock().count_of(session.upstream) == 1;
+        if is_alone {
+            self.set_headers(session.upstream, server);
+        }
+        is_alone
+    }
+
+    fn set_headers(&self, upstream: UpstreamId, server: &GatewayServer) {
+        if !server.forwarded.is_empty() {
+            self.redactor.learn_renewed(&server.forwarded.secrets());
+        }
+        self.hub.set_request_headers(upstream, &server.forwarded);
+    }
+
     fn session_without_id(
         &self,
         headers: &HeaderMap,
@@ -503,14 +560,15 @@ impl Gateway {
         principal: Arc<str>,
     ) -> Result<Arc<Session>, Box<Answer>> {
         let revision = legacy_revision(headers).map_err(|refused| Box::new(refused_post(&refused)))?.to_owned();
-        let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
+        let shared = server.forwarded.share_name(&principal);
+        let key = ImplicitKey { principal: Arc::clone(&shared), server: Arc::clone(&server.name), revision };
         // The table stays locked, so that requests at the same time get one session.
         let mut sessions = self.lock();
         if let Some(session) = sessions.implicit(&key) {
             return Ok(session);
         }
         let params = default_params(&key.revision);
-        let (resumed, share) = (initialize_request(&params), ShareKey::of_handshake(&principal, &params));
+        let (resumed, share) = (initialize_request(&params), ShareKey::of_handshake(&shared, &params));
         let session = self.open_client(server, principal, key.revision.clone(), None, resumed, share)?;
         sessions.insert_implicit(key, &session);
         Ok(session)
@@ -518,12 +576,13 @@ impl Gateway {
 
     fn modern_session(&self, server: &GatewayServer, principal: Arc<str>) -> Result<Arc<Session>, Box<Answer>> {
         let revision = "modern".to_owned();
-        let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name), revision };
+        let shared = server.forwarded.share_name(&principal);
+        let key = ImplicitKey { principal: Arc::clone(&shared), server: Arc::clone(&server.name), revision };
         let mut sessions = self.lock();
         if let Some(session) = sessions.implicit(&key) {
             return Ok(session);
         }
-        let share = ShareKey::Modern { principal: Arc::clone(&principal) };
+        let share = ShareKey::Modern { principal: shared };
         let session = self.open_client(server, principal, key.revision.clone(), None, None, share)?;
         sessions.insert_implicit(key, &session);
         Ok(session)
@@ -541,7 +600,8 @@ impl Gateway {
             _ => Bytes::new(),
         };
         let revision = revision_of(&params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
-        let (number, share) = (self.sealer.number(), ShareKey::of_handshake(&principal, &params));
+        let shared = server.forwarded.share_name(&principal);
+        let (number, share) = (self.sealer.number(), ShareKey::of_handshake(&shared, &params));
         let ticket = Ticket { principal: principal.to_string(), server: server.name.to_string(), number, params };
         let id = self.sealer.seal(&ticket);
         let session = self.open_client(server, principal, revision, id, None, share)?;
@@ -566,7 +626,7 @@ impl Gateway {
             let (principal, server) = (principal.to_string(), server.name.to_string());
             self.sealer.seal(&Ticket { principal, server, number, params: params.clone() })
         });
-        let share = ShareKey::of_handshake(&principal, params);
+        let share = ShareKey::of_handshake(&server.forwarded.share_name(&principal), params);
         // Requests that come at the same time after a restart get one session.
         let sessions = self.lock();
         if let Some(session) = id.as_deref().and_then(|id| sessions.get(id)) {
@@ -587,6 +647,7 @@ impl Gateway {
         share: ShareKey,
     ) -> Result<Arc<Session>, Box<Answer>> {
         let upstream = self.servers.place(server, share).map_err(|full| Box::new(no_room(full)))?;
+        self.set_headers(upstream, server);
         let client = self.hub.new_client();
         self.hub.add_client(client, Arc::clone(&principal), self.access().tools_of(&principal));
         self.hub.open_stream(client, StreamId::COMMON);

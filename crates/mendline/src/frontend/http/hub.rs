@@ -3,6 +3,7 @@
 //! Connections run as tasks of their own. They queue their inputs here, and the driver takes them; the driver puts
 //! messages into the queues of the streams, and the connections take them.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use mendline_core::policy::tool_filter::ToolFilter;
 use mendline_core::{ClientId, Input, StreamId, StreamMessage, UpstreamId};
 use mendline_wire::Message;
 
+use super::forward_headers::ForwardedValues;
 use super::stream_queue::{SharedQueue, StreamQueue};
 use crate::frontend::{MultiFrontend, MultiInput};
 
@@ -36,6 +38,8 @@ struct State {
     /// Upstreams that the engine has removed.
     removed: Vec<UpstreamId>,
     clients: HashMap<ClientId, Owner>,
+    /// Headers of clients, by the upstream that they are for.
+    request_headers: HashMap<UpstreamId, ForwardedValues>,
 }
 
 /// The owner of a client.
@@ -73,6 +77,21 @@ impl Hub {
     /// Returns the principal of a client.
     pub fn principal_of(&self, client: ClientId) -> Option<Arc<str>> {
         self.lock().clients.get(&client).map(|owner| Arc::clone(&owner.principal))
+    }
+
+    /// Sets the headers of clients that go with every request to an upstream. Must be called before the input that
+    /// opens its client.
+    pub fn set_request_headers(&self, upstream: UpstreamId, values: &ForwardedValues) {
+        let mut state = self.lock();
+        match values.is_empty() {
+            true => drop(state.request_headers.remove(&upstream)),
+            false => drop(state.request_headers.insert(upstream, values.clone())),
+        }
+    }
+
+    /// Returns whether these headers of clients go with the requests to an upstream.
+    pub fn has_request_headers(&self, upstream: UpstreamId, values: &ForwardedValues) -> bool {
+        self.lock().request_headers.get(&upstream).map_or(values.is_empty(), |known| known == values)
     }
 
     /// Passes an input to the engine.
@@ -202,7 +221,13 @@ impl MultiFrontend for HubFrontend {
     }
 
     fn forget_upstream(&mut self, upstream: UpstreamId) {
-        self.0.lock().removed.push(upstream);
+        let mut state = self.0.lock();
+        state.removed.push(upstream);
+        state.request_headers.remove(&upstream);
+    }
+
+    fn request_headers(&self, upstream: UpstreamId) -> Vec<(Cow<'static, str>, Arc<str>)> {
+        self.0.lock().request_headers.get(&upstream).map(ForwardedValues::headers).unwrap_or_default()
     }
 
     fn is_flushed(&self) -> bool {

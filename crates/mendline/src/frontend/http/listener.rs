@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Connection, Peer};
+use super::access_log::{AccessLog, logged};
 use super::gateway::Gateway;
 use super::paced_io::{Pace, PacedIo};
 use super::tls::ServerTls;
@@ -85,12 +86,13 @@ pub struct Listener {
     listener: TcpListener,
     limits: ConnectionLimits,
     tls: Option<ServerTls>,
+    log: Option<AccessLog>,
 }
 
 impl Listener {
     /// Binds an address.
     pub async fn bind(address: SocketAddr) -> io::Result<Listener> {
-        Ok(Listener { listener: TcpListener::bind(address).await?, limits: ConnectionLimits::default(), tls: None })
+        Ok(Listener::new(TcpListener::bind(address).await?))
     }
 
     /// Replaces the limits.
@@ -105,9 +107,19 @@ impl Listener {
         self
     }
 
+    /// Writes a line for each request.
+    pub fn with_log(mut self, log: Option<AccessLog>) -> Listener {
+        self.log = log;
+        self
+    }
+
     /// Uses a socket that listens already and does not block.
     pub fn from_socket(socket: std::net::TcpListener) -> io::Result<Listener> {
-        Ok(Listener { listener: TcpListener::from_std(socket)?, limits: ConnectionLimits::default(), tls: None })
+        Ok(Listener::new(TcpListener::from_std(socket)?))
+    }
+
+    fn new(listener: TcpListener) -> Listener {
+        Listener { listener, limits: ConnectionLimits::default(), tls: None, log: None }
     }
 
     /// The bound address.
@@ -146,9 +158,10 @@ impl Listener {
                 continue;
             };
             let peer = if access.asks_for_user() { peer(&connection, address, &users) } else { Peer::Unknown };
-            let from = Connection { peer, address: Some(address.ip().to_canonical()) };
+            let from = Connection { peer, address: Some(address.ip().to_canonical()), is_tls: self.tls.is_some() };
             let limits = self.limits.with_free(most.saturating_sub(places.open()), most);
-            tokio::spawn(open(connection, self.tls.clone(), from, limits, Arc::clone(&gateway), place));
+            let served = Served { from, limits, gateway: Arc::clone(&gateway), log: self.log.clone() };
+            tokio::spawn(open(connection, self.tls.clone(), served, place));
         }
     }
 }
@@ -209,37 +222,38 @@ fn peer(connection: &TcpStream, address: SocketAddr, users: &Mutex<PeerUsers>) -
     }
 }
 
-/// Makes the TLS handshake, if there is one, and serves the connection.
-async fn open(
-    connection: TcpStream,
-    tls: Option<ServerTls>,
+/// What a connection is served with.
+struct Served {
     from: Connection,
     limits: ConnectionLimits,
     gateway: Arc<Gateway>,
-    place: Place,
-) {
+    log: Option<AccessLog>,
+}
+
+/// Makes the TLS handshake, if there is one, and serves the connection.
+async fn open(connection: TcpStream, tls: Option<ServerTls>, served: Served, place: Place) {
     let _ = connection.set_nodelay(true);
     match tls {
-        None => serve(connection, from, limits, gateway).await,
+        None => serve(connection, served).await,
         Some(tls) => {
-            if let Some(connection) = tls.accept(connection, limits.handshake).await {
-                serve(connection, from, limits, gateway).await;
+            if let Some(connection) = tls.accept(connection, served.limits.handshake).await {
+                serve(connection, served).await;
             }
         }
     }
     drop(place);
 }
 
-async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
-    connection: T,
-    from: Connection,
-    limits: ConnectionLimits,
-    gateway: Arc<Gateway>,
-) {
+async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(connection: T, served: Served) {
+    let Served { from, limits, gateway, log } = served;
     let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         let gateway = Arc::clone(&gateway);
         request.extensions_mut().insert(from);
-        async move { Ok::<_, Infallible>(gateway.answer(request).await) }
+        let entry = log.as_ref().map(|log| {
+            let client = gateway.access().client_address(request.headers(), from.address);
+            log.begin(&request, client)
+        });
+        async move { Ok::<_, Infallible>(logged(gateway.answer(request).await, entry)) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     let http1 = &mut builder.http1();

@@ -205,6 +205,11 @@ impl Sessions {
         uses
     }
 
+    /// The number of sessions with this upstream.
+    pub fn count_of(&self, upstream: UpstreamId) -> usize {
+        self.by_id.values().chain(self.implicit.values()).filter(|session| session.upstream == upstream).count()
+    }
+
     /// Returns whether a connection reads a stream of a session.
     pub fn any_reader(&self) -> bool {
         self.by_id.values().chain(self.implicit.values()).any(|session| session.lock().readers > 0)
