@@ -8,6 +8,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use mendline::observe::log::LogLevel;
 use mendline_config::Name;
 
+use crate::access_flags::AccessOptions;
 use crate::add::AddOptions;
 use crate::call::CallOptions;
 use crate::completions::CompletionsOptions;
@@ -223,30 +224,6 @@ Examples:
   mendline serve -- npx -y @modelcontextprotocol/server-everything
 
 MCP clients connect to http://127.0.0.1:7337/mcp/NAME; clients of 2024-11-05 to /sse/NAME.";
-
-/// Flags of `mendline serve` about who may use it.
-#[derive(Args)]
-pub(crate) struct AccessOptions {
-    /// Origin of a web page that may use the gateway, such as http://localhost:6274
-    #[arg(long = "origin", value_name = "ORIGIN")]
-    pub(crate) origins: Vec<String>,
-
-    /// Host name under which the gateway may be addressed, besides loopback
-    #[arg(long = "host", value_name = "HOST")]
-    pub(crate) hosts: Vec<String>,
-
-    /// Environment variable with a token that every request must have
-    #[arg(long, value_name = "VARIABLE")]
-    pub(crate) token_env: Option<String>,
-
-    /// Make another token with this name, print it once, and store its hash
-    #[arg(long, value_name = "NAME")]
-    pub(crate) new_token: Option<String>,
-
-    /// Serve every client that reaches the address, without a token and as any user of this machine
-    #[arg(long, conflicts_with_all = ["token_env", "new_token"])]
-    pub(crate) danger_allow_anyone: bool,
-}
 
 /// Options of `mendline serve`.
 #[derive(Args)]

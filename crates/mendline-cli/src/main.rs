@@ -6,6 +6,7 @@
 #[macro_use]
 mod output;
 
+mod access_flags;
 mod add;
 mod bare_command;
 mod call;
@@ -53,6 +54,7 @@ mod server_flags;
 mod set;
 mod stats;
 mod status;
+mod stored_tokens;
 mod style;
 mod target;
 mod token;

@@ -1,5 +1,6 @@
 //! `mendline serve`: many clients over HTTP, one or more servers.
 
+mod access_reload;
 mod served_file;
 mod shutdown;
 
@@ -13,27 +14,33 @@ use mendline::control::runtime_dir;
 use mendline::decisions::UpstreamId;
 use mendline::decisions::config::Transport;
 use mendline::frontend::ChannelFrontend;
-use mendline::frontend::http::{Audit, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
+use mendline::frontend::http::{AccessLog, Audit, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
 use mendline::observe::log::{Log, LogLevel};
 use mendline::os::activation;
 use mendline::state::state_directory;
 use mendline::stats::StatsObserver;
-use mendline_config::{ConfigFile, Loaded, LogSettings, Watch};
+use mendline_config::{AccessSettings, ConfigFile, Loaded, LogSettings, Watch};
 use tokio::task::AbortHandle;
 
+use self::access_reload::{AccessReload, WatchedFiles};
 use self::served_file::{RunningServer, ServedFile};
+use crate::access_flags::AccessOptions;
 use crate::cli::{NEGATIVE, RunOptions, ServeOptions};
 use crate::external_inputs::{self, BeforeStop, WatchedFile};
 use crate::gateway_access::{self, GatewayAccess};
 use crate::named::{Refusal, entry, locate, log_findings, read, refuse_obstacles, resolve};
 use crate::plan::Plan;
 use crate::run::{RENEWAL_TIMEOUT, is_counted, log_level_or_default};
+use crate::stored_tokens;
 
 /// The interval in which unused processes are looked for.
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Serves until a signal stops it.
 pub(crate) fn run(options: ServeOptions) -> ExitCode {
+    if let Some(code) = stored_tokens::run(&options.access.stored) {
+        return code;
+    }
     let prepared = match prepare(options) {
         Ok(prepared) => prepared,
         Err(refusal) => {
@@ -66,8 +73,22 @@ struct Prepared {
     options: Arc<RunOptions>,
     log: Log,
     configuration: Option<String>,
-    listen: std::net::SocketAddr,
-    access: GatewayAccess,
+    address: ListeningAddress,
+    access: PreparedAccess,
+}
+
+/// The address to listen on.
+struct ListeningAddress {
+    /// A socket of the service manager, which listens already.
+    passed: Option<std::net::TcpListener>,
+    address: std::net::SocketAddr,
+}
+
+/// The rules of access, with everything that they come from.
+struct PreparedAccess {
+    rules: GatewayAccess,
+    options: AccessOptions,
+    settings: AccessSettings,
 }
 
 fn prepare(options: ServeOptions) -> Result<Prepared, Refusal> {
@@ -119,25 +140,53 @@ fn prepare(options: ServeOptions) -> Result<Prepared, Refusal> {
     if let Some(loaded) = &loaded {
         names.iter().for_each(|name| log_findings(loaded, name, &log.handle()));
     }
-    let access = prepare_access(&options, loaded)?;
-    let (listen, options) = (options.listen, Arc::new(options.run));
-    Ok(Prepared { plans, file, options, log, configuration, listen, access })
+    let address = listening_address(options.listen).map_err(|error| Refusal::from(error.to_string()))?;
+    let access = prepare_access(options.access, loaded, address.address)?;
+    let options = Arc::new(options.run);
+    Ok(Prepared { plans, file, options, log, configuration, address, access })
 }
 
-/// Returns the rules of access, and the limits of connections.
-fn prepare_access(options: &ServeOptions, loaded: Option<Loaded>) -> Result<GatewayAccess, Refusal> {
+/// Returns the address of the socket that was passed on, or the one of the command line.
+fn listening_address(listen: std::net::SocketAddr) -> std::io::Result<ListeningAddress> {
+    let passed = activation::listening_socket()?;
+    let address = match &passed {
+        Some(socket) => socket.local_addr()?,
+        None => listen,
+    };
+    Ok(ListeningAddress { passed, address })
+}
+
+/// Returns the rules of access at this address.
+fn prepare_access(
+    options: AccessOptions,
+    loaded: Option<Loaded>,
+    address: std::net::SocketAddr,
+) -> Result<PreparedAccess, Refusal> {
     if let Some(loaded) = &loaded {
         refuse_obstacles(loaded, &loaded.gateway_obstacles())?;
     }
     let settings = loaded.map(|loaded| loaded.access).unwrap_or_default();
     let state = state_directory(|name| std::env::var_os(name));
-    let access = gateway_access::prepare(&options.access, settings, options.listen, state.as_deref())
+    let rules = gateway_access::prepare(&options, &settings, address, state.as_deref())
         .map_err(|error| Refusal::from(error.to_string()))?;
     // It is stored already, so it is shown even if the start fails later.
-    if let Some(made) = &access.made {
+    if let Some(made) = &rules.made {
         eprintln!("{}", made.words());
     }
-    Ok(access)
+    Ok(PreparedAccess { rules, options, settings })
+}
+
+impl ListeningAddress {
+    async fn open(self) -> std::io::Result<Listener> {
+        let ListeningAddress { passed, address } = self;
+        match passed {
+            Some(socket) => Listener::from_socket(socket),
+            None => Listener::bind(address).await.map_err(|error| {
+                let why = format!("cannot listen on {address}: {error}; choose another address with --listen");
+                std::io::Error::new(error.kind(), why)
+            }),
+        }
+    }
 }
 
 impl Prepared {
@@ -149,7 +198,8 @@ impl Prepared {
     }
 
     async fn serve(self) -> std::io::Result<()> {
-        let Prepared { plans, file, options, log, configuration, listen, access } = self;
+        let Prepared { plans, file, options, log, configuration, address: listen, access } = self;
+        let PreparedAccess { rules, options: access_options, settings } = access;
         let (redactor, log_handle) = (log.redactor(), log.handle());
         let limits = plans.first().map(|(_, plan)| plan.limits.clone()).unwrap_or_default();
         let state = state_directory(|name| std::env::var_os(name));
@@ -159,15 +209,12 @@ impl Prepared {
         };
         let sealer =
             Sealer::new(&key).ok_or_else(|| std::io::Error::other("the key of the session ids is unusable"))?;
-        let passed = activation::listening_socket()?;
-        let is_activated = passed.is_some();
-        let listener = match passed {
-            Some(socket) => Listener::from_socket(socket)?,
-            None => Listener::bind(listen).await.map_err(|error| {
-                let why = format!("cannot listen on {listen}: {error}; choose another address with --listen");
-                std::io::Error::new(error.kind(), why)
-            })?,
+        let is_activated = listen.passed.is_some();
+        let access_log = match state.as_ref().filter(|_| rules.log) {
+            Some(state) => Some(AccessLog::open(state)?),
+            None => None,
         };
+        let listener = listen.open().await?.with_tls(rules.tls.clone()).with_log(access_log.clone());
 
         let mut builder = Plan::empty_builder(limits.clone(), redactor.clone());
         let mut servers = Vec::new();
@@ -194,7 +241,7 @@ impl Prepared {
         let (hub, frontend) = Hub::new();
         builder.multi_frontend(Box::new(frontend));
         let names = || servers.iter().map(|server| (server.handle.id, server.plan.upstream.name.clone()));
-        let audit = match state.as_ref().filter(|_| access.audit) {
+        let audit = match state.as_ref().filter(|_| rules.audit) {
             Some(state) => Some(Audit::open(state, hub.clone(), names())?),
             None => None,
         };
@@ -204,23 +251,33 @@ impl Prepared {
         for problem in running.problems() {
             log_handle.write(LogLevel::Warn, &problem.to_string());
         }
-        running.status().lock().unwrap_or_else(PoisonError::into_inner).set_gateway(format!("http://{address}"));
+        let scheme = if rules.tls.is_some() { "https" } else { "http" };
+        running.status().lock().unwrap_or_else(PoisonError::into_inner).set_gateway(format!("{scheme}://{address}"));
         for server in &servers {
             let name = &server.plan.upstream.name;
-            log_handle.write(LogLevel::Info, &format!("serving {name} at http://{address}/mcp/{name}"));
+            log_handle.write(LogLevel::Info, &format!("serving {name} at {scheme}://{address}/mcp/{name}"));
         }
         let pool = Arc::new(ServerPool::new(hub.clone(), servers.iter().map(RunningServer::for_gateway)));
-        let gateway = Gateway::new(hub, Arc::clone(&pool), access.access, sealer, limits).with_status(running.status());
+        let gateway = Gateway::new(hub, Arc::clone(&pool), rules.access, sealer, limits).with_status(running.status());
+        let gateway = gateway.with_redactor(redactor.clone());
         let gateway = Arc::new(gateway);
         let first = servers.first().map_or(UpstreamId(0), |server| server.handle.id);
-        let watched = file.map(|file| {
+        let access = AccessReload::new(
+            access_options,
+            settings,
+            address,
+            state.clone(),
+            rules.tls.clone(),
+            Arc::clone(&gateway),
+        );
+        let file = file.map(|file| {
             let (gateway, inputs) = (Arc::clone(&gateway), Arc::clone(&inputs));
             let watch = Watch::new(&file.found.path, file.text);
             let (is_ours, only) = (file.found.is_ours, file.only);
-            let file = ServedFile { options, is_ours, watch, only, servers, gateway, pool, inputs, redactor, state };
-            Box::new(file) as Box<dyn WatchedFile>
+            ServedFile { options, is_ours, watch, only, servers, gateway, pool, inputs, redactor, state }
         });
-        let serving = tokio::spawn(listener.with_limits(access.limits).serve(Arc::clone(&gateway)));
+        let watched = Some(Box::new(WatchedFiles { file, access }) as Box<dyn WatchedFile>);
+        let serving = tokio::spawn(listener.serve(Arc::clone(&gateway)));
         // Connections to a socket of the service manager wait for the next process.
         let accepting = is_activated.then(|| serving.abort_handle());
         let drained = Arc::clone(&gateway);
@@ -234,6 +291,7 @@ impl Prepared {
         stopping_idle.abort();
         shutdown::end_streams(&gateway).await;
         serving.abort();
+        access_log.iter().for_each(AccessLog::close);
         mendline_oauth::finish_renewals(RENEWAL_TIMEOUT).await;
         ended.map(drop)
     }

@@ -140,6 +140,13 @@ const TLS_KEYS: &[Key] = &[
     key("authority", Kind::Text, "", "A PEM file with authorities to trust, in addition to those of the system."),
 ];
 
+/// The keys of a header that is passed on.
+pub(crate) const FORWARD_HEADER: &[Key] = &[
+    key("from", Kind::Text, "", "The header of the client's request."),
+    key("to", Kind::Text, "`from`", "The header of the request to the server."),
+    key("format", Kind::Text, "{}", "The value that is sent, such as `Bearer {}`; `{}` stands for the client's."),
+];
+
 /// The keys of a server: transport, policies, and keys of other programs.
 pub const SERVER: &[Key] = &[
     key(
@@ -167,6 +174,12 @@ pub const SERVER: &[Key] = &[
         "true: allow unencrypted credentials to an `http://` URL on another machine.",
     ),
     TLS,
+    key(
+        "forwardHeaders",
+        Kind::TextsOrBlocks(FORWARD_HEADER),
+        "none",
+        "Headers of the clients of `mendline serve` that go to this URL: names such as `\"X-Jira-Token\"`, or objects.",
+    ),
     key("disabled", Kind::Flag, "false", "true: do not use this server."),
     AUTO_RECONNECT,
     TIMEOUTS,

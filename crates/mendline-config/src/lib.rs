@@ -53,7 +53,9 @@ pub use finding::{Cause, Finding, RenderStyle, Scope, Severity};
 pub use foreign::{ForeignEntry, load_foreign};
 pub use invocation::{is_our_name, start_of_arguments};
 pub use location::{ConfigFile, NoConfigFile, find};
-pub use lower::{AccessSettings, ClientFiles, Endpoint, LogSettings, PolicyError, PolicySet, Server, Tls, is_policy};
+pub use lower::{
+    AccessSettings, CertificatePaths, Endpoint, LogSettings, PolicyError, PolicySet, Server, Tls, is_policy,
+};
 pub use name::{InvalidName, Name};
 pub use nearest::nearest;
 pub use schema::{key_table, schema};

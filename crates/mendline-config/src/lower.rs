@@ -6,6 +6,7 @@
 mod access;
 mod auth;
 mod endpoint;
+mod forward_headers;
 mod logs;
 mod policies;
 mod policy_set;
@@ -23,7 +24,7 @@ use crate::keys;
 use crate::name::Name;
 pub use access::AccessSettings;
 pub(crate) use access::access;
-pub use endpoint::{ClientFiles, Endpoint, Tls};
+pub use endpoint::{CertificatePaths, Endpoint, Tls};
 pub use logs::LogSettings;
 pub(crate) use logs::logs;
 pub use policy_set::{PolicyError, PolicySet, is_policy};
@@ -156,6 +157,8 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
             check_enabled(settings, checker);
             policies::check_contradictions(settings, checker);
             let endpoint = endpoint::endpoint(entry, settings, checker);
+            let forwarded =
+                forward_headers::forward_headers(settings, endpoint.as_ref().map(|(endpoint, _)| endpoint), checker);
             let is_right = !checker.findings[before..].iter().any(Finding::is_error);
             if let (Some((endpoint, literal_secrets)), true) = (endpoint, is_right) {
                 let mut upstream = endpoint.upstream(&shown);
@@ -163,6 +166,7 @@ pub(crate) fn server(entry: &Entry, defaults: &Block, checker: &mut Checker<'_>,
                     Endpoint::Wrapped { .. } => policies::apply_own(settings, &mut upstream),
                     _ => policies::apply(settings, &mut upstream),
                 }
+                upstream.forward_headers = forwarded;
                 loaded.servers.push(Server {
                     name: entry.key.clone(),
                     owner: checker.owner,

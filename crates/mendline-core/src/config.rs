@@ -79,6 +79,19 @@ pub struct UpstreamConfig {
     pub sharing: Option<Sharing>,
     /// The time after which the process of a gateway ends that no client uses.
     pub idle: Duration,
+    /// Headers of the clients of a gateway that are passed on to the server. By default there are none.
+    pub forward_headers: Vec<ForwardedHeader>,
+}
+
+/// A header of a client of the gateway that is passed on to the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardedHeader {
+    /// The header of the client's request.
+    pub from: String,
+    /// The header of the request to the server.
+    pub to: String,
+    /// The value that is sent; `{}` stands for the client's.
+    pub format: String,
 }
 
 /// The clients of a gateway that share a process or session of a server.
@@ -122,6 +135,7 @@ impl UpstreamConfig {
             failures: FailureForm::default(),
             own_tools: false,
             tool_filter: ToolFilter::default(),
+            forward_headers: Vec::new(),
             sharing: None,
             idle: defaults::IDLE,
         }

@@ -334,6 +334,8 @@ pub const GATEWAY_CONNECTIONS: usize = 8192;
 /// Sessions of one principal. Beyond it the session that was idle for the longest time goes; its id opens it again.
 /// Set by `access.limits.sessions`.
 pub const GATEWAY_SESSIONS: usize = 16_384;
+/// The time for a TLS handshake: three round trips of a slow line.
+pub const GATEWAY_HANDSHAKE: Duration = Duration::from_secs(10);
 /// The time for the head of a request, and between two requests of a connection: a client that sends one byte per
 /// second must not hold it.
 pub const GATEWAY_HEAD: Duration = Duration::from_secs(30);

@@ -8,7 +8,9 @@ mod channel;
 pub mod http;
 mod stdio_frontend;
 
+use std::borrow::Cow;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use mendline_core::{ClientId, Input, StreamId, StreamMessage, UpstreamId};
@@ -55,6 +57,12 @@ pub trait MultiFrontend: Send {
 
     /// Returns whether every message was written to its client, or never will be.
     fn is_flushed(&self) -> bool;
+
+    /// Returns the headers of clients that go with every request to this upstream.
+    fn request_headers(&self, upstream: UpstreamId) -> Vec<(Cow<'static, str>, Arc<str>)> {
+        let _ = upstream;
+        Vec::new()
+    }
 
     /// The engine has removed an upstream: its number may be used again.
     fn forget_upstream(&mut self, upstream: UpstreamId) {

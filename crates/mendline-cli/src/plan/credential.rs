@@ -300,6 +300,12 @@ fn state() -> Option<PathBuf> {
     state_directory(|name| std::env::var_os(name))
 }
 
+/// Returns an HTTP client for an authorization server that the operator has named, with the proxies and authorities of
+/// this machine. It may have a private address.
+pub(crate) fn issuer_client() -> Result<Fetcher, String> {
+    Ok(fetcher(extra_roots()?)?.addresses(AddressPolicy::Any))
+}
+
 /// Returns the parts of OAuth for a server at this URL of which nothing else is known: the store, and an HTTP client with
 /// the proxies and authorities of this machine.
 pub(crate) fn oauth_for(server: &str, redactor: Redactor) -> Result<OAuth, String> {

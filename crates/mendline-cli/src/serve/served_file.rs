@@ -14,10 +14,9 @@ use mendline::frontend::http::{Gateway, GatewayServer, ServerPool};
 use mendline::input_queue::{InputQueue, Reconfiguration};
 use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::observe::redact::Redactor;
-use mendline_config::{Environment, Loaded, Source, Watch, load};
+use mendline_config::{AccessSettings, Environment, Loaded, Source, Watch, load};
 
 use crate::cli::RunOptions;
-use crate::external_inputs::WatchedFile;
 use crate::named::{Refusal, entry};
 use crate::plan::Plan;
 use crate::reload::is_alike;
@@ -34,7 +33,7 @@ impl RunningServer {
     /// Returns the server as the gateway sees it.
     pub(super) fn for_gateway(&self) -> (GatewayServer, UpstreamConfig) {
         let upstream = &self.plan.upstream;
-        (GatewayServer { name: Arc::from(&*upstream.name), upstream: self.handle.id }, upstream.clone())
+        (GatewayServer::new(&upstream.name, self.handle.id), upstream.clone())
     }
 }
 
@@ -53,33 +52,34 @@ pub(super) struct ServedFile {
     pub(super) state: Option<PathBuf>,
 }
 
-impl WatchedFile for ServedFile {
-    fn look(&mut self, log: &LogHandle) {
-        if let Some(source) = self.watch.look() {
-            self.take(source, log);
-        }
+impl ServedFile {
+    /// Checks the file for a change, and applies it to the servers. Returns the new settings of access.
+    pub(super) fn look(&mut self, log: &LogHandle) -> Option<AccessSettings> {
+        let source = self.watch.look()?;
+        self.take(source, log)
     }
 
-    fn read(&mut self, log: &LogHandle) {
+    /// Reads the file at SIGHUP.
+    pub(super) fn read(&mut self, log: &LogHandle) -> Option<AccessSettings> {
         match self.watch.look_anew() {
             Some(source) => self.take(source, log),
             None => {
                 let path = self.watch.path().display();
                 log.write(LogLevel::Error, &format!("{path} cannot be read; the old configuration stays"));
+                None
             }
         }
     }
-}
 
-impl ServedFile {
-    fn take(&mut self, source: Source, log: &LogHandle) {
+    fn take(&mut self, source: Source, log: &LogHandle) -> Option<AccessSettings> {
         let loaded = load(source, self.is_ours, Environment::of_process());
         let plans = match self.plans(&loaded) {
             Ok(plans) => plans,
             Err(mistakes) => {
                 mistakes.iter().for_each(|mistake| log.write(LogLevel::Error, mistake));
                 let path = loaded.source.path().display();
-                return log.write(LogLevel::Error, &format!("{path} is not used; the old configuration stays"));
+                log.write(LogLevel::Error, &format!("{path} is not used; the old configuration stays"));
+                return None;
             }
         };
         plans.iter().for_each(|(_, plan)| self.redactor.learn(&plan.secrets()));
@@ -96,6 +96,7 @@ impl ServedFile {
                 None => self.add(name, plan, log),
             }
         }
+        Some(loaded.access)
     }
 
     /// Returns the plans of all servers of the file, or the mistakes in it.

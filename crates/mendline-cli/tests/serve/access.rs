@@ -29,6 +29,10 @@ fn foreign_origin_is_refused_and_a_named_one_gets_cors() {
     let preflight = gateway.send("OPTIONS", "/mcp/demo", &[("Origin", "http://localhost:6274")], "");
     assert_eq!(preflight.status, 204);
     assert!(preflight.header("access-control-allow-headers").unwrap().contains("mcp-session-id"));
+    let asked = [("Origin", "http://localhost:6274"), ("Access-Control-Request-Headers", "mcp-param-key, x-other")];
+    let preflight = gateway.send("OPTIONS", "/mcp/demo", &asked, "");
+    let allowed = preflight.header("access-control-allow-headers").unwrap();
+    assert!(allowed.contains("mcp-param-key") && !allowed.contains("x-other"), "{allowed}");
     assert_eq!(gateway.send("OPTIONS", "/mcp/demo", &[("Origin", "https://evil.example")], "").status, 403);
 }
 

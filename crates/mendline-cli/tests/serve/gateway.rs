@@ -52,7 +52,10 @@ impl Gateway {
         let mut command = Command::new("sh");
         command.args(["-c", script, MENDLINE, "serve", "--name", "demo", "--", MENDLINE, "demo-server"]);
         command.stdin(std::os::fd::OwnedFd::from(socket.try_clone().unwrap()));
-        let (process, address, log) = spawn(command, &state);
+        let (process, mut address, log) = spawn(command, &state);
+        if address.ip().is_unspecified() {
+            address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
         Gateway { process, address, state, log: Mutex::new(log) }
     }
 
@@ -280,7 +283,11 @@ fn spawn(mut command: Command, state: &TempDir) -> (Child, SocketAddr, Receiver<
     let (again, kept) = channel();
     loop {
         let line = log.recv_timeout(SOON).expect("the gateway says where it listens");
-        let address = line.split_once(" at http://").map(|(_, url)| url.split('/').next().unwrap().parse().unwrap());
+        let is_address = line.contains(" at http://") || line.contains(" at https://");
+        let address = line
+            .split_once("://")
+            .filter(|_| is_address)
+            .map(|(_, url)| url.split('/').next().unwrap().parse().unwrap());
         drop(again.send(line));
         if let Some(address) = address {
             thread::spawn(move || log.iter().for_each(|line| drop(again.send(line))));

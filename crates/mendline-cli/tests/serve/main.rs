@@ -3,17 +3,23 @@
 #![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod access;
+mod access_log;
+mod access_reload;
 mod audit;
+mod forward_headers;
 mod gateway;
+mod jwt;
 mod limits;
 mod modern;
 mod operation;
+mod proxies;
 mod reload;
 mod sessions;
 mod sharing;
 mod sse;
 mod statistics;
 mod streams;
+mod tls;
 mod tokens;
 mod tools;
 mod users;

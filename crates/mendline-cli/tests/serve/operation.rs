@@ -176,6 +176,16 @@ fn connection_to_passed_socket_waits_for_next_process() {
 }
 
 #[test]
+fn passed_socket_off_loopback_needs_a_token() {
+    let socket = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let gateway = Gateway::with_socket(&socket);
+    let list = super::request(1, "tools/list", &json!({}));
+    assert_eq!(gateway.post(&[], &list).status, 401, "--listen has a loopback address, the socket has not");
+    let token = format!("Bearer {}", gateway.line("mdl_").trim());
+    assert_eq!(gateway.post(&[("Authorization", &token)], &list).status, 200);
+}
+
+#[test]
 fn metrics_of_a_gateway_count_the_calls_of_all_sessions() {
     let gateway = Gateway::with_servers(&json!({ "demo": { "sharing": "perClient" }, "second": {} }));
     for _ in 0..2 {

@@ -13,7 +13,7 @@ const ACCESS_KEYS: &[Key] = &[
         "hosts",
         Kind::Words,
         "loopback names",
-        "Host names under which clients address the gateway, such as `mcp.example.com`.",
+        "Host names under which clients address the gateway, such as `mcp.example.com`; with a port, at that port only.",
     ),
     key(
         "origins",
@@ -22,11 +22,26 @@ const ACCESS_KEYS: &[Key] = &[
         "Origins of web pages that may use the gateway, such as `http://localhost:6274`.",
     ),
     key(
+        "proxies",
+        Kind::Words,
+        "none",
+        "Addresses of proxies in front of the gateway, such as `127.0.0.1` or `10.0.0.0/8`. Their headers `Forwarded` and \
+         `X-Forwarded-*` count; requests from there always need a token.",
+    ),
+    key("tls", Kind::Block(TLS_KEYS), "", "TLS of the gateway; applies from the next start."),
+    key(
         "tokens",
         Kind::TextsOrBlocks(TOKEN),
         "none",
         "Tokens that open the gateway: strings such as `\"${GATEWAY_TOKEN}\"`, or objects. If there are any, every \
          request needs one.",
+    ),
+    key(
+        "jwt",
+        Kind::Block(JWT_KEYS),
+        "",
+        "Access tokens of an authorization server (JSON Web Tokens) that open the gateway, too. With it, every request \
+         needs a token.",
     ),
     key(
         "dangerAllowAnyone",
@@ -40,7 +55,38 @@ const ACCESS_KEYS: &[Key] = &[
         "off",
         "calls: write a line for each tool call to `audit.log` in the state directory: who, what, outcome, duration.",
     ),
+    key(
+        "log",
+        Kind::Choice(&["off", "requests"]),
+        "off",
+        "requests: write a line for each request to `access.log` in the state directory: who, from where, what, status, \
+         duration, bytes.",
+    ),
     key("limits", Kind::Block(LIMITS_KEYS), "", "Limits of the gateway."),
+];
+
+const TLS_KEYS: &[Key] = &[
+    key(
+        "certificate",
+        Kind::Text,
+        "",
+        "A PEM file with the certificate of the gateway and its chain, relative to this file; read again when it changes.",
+    ),
+    key("key", Kind::Text, "`certificate`", "The PEM file with its key, which only its owner may read."),
+];
+
+const JWT_KEYS: &[Key] = &[
+    key("issuer", Kind::Url, "", "The authorization server, as its tokens name it (`iss`)."),
+    key(
+        "audience",
+        Kind::Words,
+        "",
+        "The audiences for which a token must be (`aud`), such as the URL of the gateway.",
+    ),
+    key("jwksUrl", Kind::Url, "named by its metadata", "The URL of its public keys."),
+    key("principalClaim", Kind::Text, "sub", "The claim that names the principal, for logs, sessions and limits."),
+    key("servers", Kind::Words, "all", "The servers that the tokens open."),
+    key("tools", Kind::Block(TOOLS), "all", "The tools that the tokens may list and call."),
 ];
 
 const LIMITS_KEYS: &[Key] = &[

@@ -6,9 +6,11 @@
 use std::ops::Range;
 use std::time::SystemTime;
 
-use mendline::frontend::http::{AccessToken, TokenHash};
+use mendline::frontend::http::{AccessToken, JWT_PREFIX, JwtSettings, Network, PrincipalLimits, TokenHash};
 
 use super::Settings;
+use super::auth::beside;
+use super::endpoint::CertificatePaths;
 use super::policies::{rate_limit, tool_filter};
 use crate::check::{Block, Checker, Item, ItemValue, TypedValue};
 use crate::finding::{Finding, Scope};
@@ -30,12 +32,20 @@ pub struct AccessSettings {
     pub hosts: Vec<String>,
     /// Origins of web pages that may use it.
     pub origins: Vec<String>,
+    /// Addresses of proxies.
+    pub proxies: Vec<Network>,
+    /// The certificate of the gateway.
+    pub tls: Option<CertificatePaths>,
     /// Tokens.
     pub tokens: Vec<AccessToken>,
+    /// Access tokens of an authorization server.
+    pub jwt: Option<JwtSettings>,
     /// Every client that reaches the address may use it.
     pub danger_allow_anyone: bool,
     /// Whether tool calls are written to the audit log.
     pub audit: bool,
+    /// Whether requests are written to the access log.
+    pub log: bool,
     /// The limit of open connections, if configured.
     pub connections: Option<usize>,
     /// The limit of sessions of one principal, if configured.
@@ -46,21 +56,67 @@ pub(crate) fn access(top: &Block, checker: &mut Checker<'_>, servers: &[String])
     let settings = Settings { own: top, defaults: &Block::default() };
     let scope = std::mem::replace(&mut checker.scope, Scope::Gateway);
     let access = AccessSettings {
-        hosts: settings.words("mendline.access.hosts").to_vec(),
+        hosts: hosts(settings, checker),
         origins: origins(settings, checker),
+        proxies: proxies(settings, checker),
+        tls: tls(settings, checker),
         tokens: tokens(settings, checker, servers),
+        jwt: jwt(settings, checker, servers),
         danger_allow_anyone: settings.flag("mendline.access.dangerAllowAnyone").unwrap_or_default(),
         audit: settings.choice("mendline.access.audit") == Some("calls"),
+        log: settings.choice("mendline.access.log") == Some("requests"),
         connections: settings.count("mendline.access.limits.connections").map(|most| most as usize),
         sessions: settings.count("mendline.access.limits.sessions").map(|most| most as usize),
     };
-    if access.danger_allow_anyone && settings.find("mendline.access.tokens").is_some() {
+    let has_tokens = ["tokens", "jwt"].iter().any(|key| settings.find(&format!("mendline.access.{key}")).is_some());
+    if access.danger_allow_anyone && has_tokens {
         let at = settings.own_span("mendline.access.dangerAllowAnyone").unwrap_or(0..0);
         let what = "`dangerAllowAnyone` makes `tokens` useless: requests without a token are served, too";
         checker.report(Finding::error(at, what).help("remove one of them"));
     }
     checker.scope = scope;
     access
+}
+
+fn hosts(settings: Settings<'_>, checker: &mut Checker<'_>) -> Vec<String> {
+    let hosts = settings.words("mendline.access.hosts");
+    let at = settings.own_span("mendline.access.hosts").unwrap_or(0..0);
+    for host in hosts.iter().filter(|host| host.is_empty() || host.contains(['/', '@', '*', ' '])) {
+        let what = format!("{host:?} is not a host name");
+        let help = "for example \"mcp.example.com\" or \"mcp.example.com:8443\"";
+        checker.report(Finding::error(at.clone(), what).help(help));
+    }
+    hosts.to_vec()
+}
+
+fn proxies(settings: Settings<'_>, checker: &mut Checker<'_>) -> Vec<Network> {
+    let at = settings.own_span("mendline.access.proxies").unwrap_or(0..0);
+    let mut proxies = Vec::new();
+    for text in settings.words("mendline.access.proxies") {
+        match text.parse() {
+            Ok(network) => proxies.push(network),
+            Err(_) => {
+                let what = format!("{text:?} is not an address or a range of addresses");
+                let help = "for example \"127.0.0.1\" or \"10.0.0.0/8\"";
+                checker.report(Finding::error(at.clone(), what).help(help));
+            }
+        }
+    }
+    proxies
+}
+
+fn tls(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<CertificatePaths> {
+    settings.find("mendline.access.tls")?;
+    let path = |name: &str| settings.text(name).map(|path| beside(path, checker));
+    let (certificate, key) = (path("mendline.access.tls.certificate"), path("mendline.access.tls.key"));
+    let Some(certificate) = certificate else {
+        let at = settings.own_span("mendline.access.tls").unwrap_or(0..0);
+        let what = "`tls` has no `certificate`";
+        checker.report(Finding::error(at, what).help("add \"certificate\": \"gateway.pem\""));
+        return None;
+    };
+    let key = key.unwrap_or_else(|| certificate.clone());
+    Some(CertificatePaths { certificate, key })
 }
 
 fn origins(settings: Settings<'_>, checker: &mut Checker<'_>) -> Vec<String> {
@@ -96,6 +152,41 @@ fn tokens(settings: Settings<'_>, checker: &mut Checker<'_>, servers: &[String])
     tokens
 }
 
+fn jwt(settings: Settings<'_>, checker: &mut Checker<'_>, servers: &[String]) -> Option<JwtSettings> {
+    let at = settings.own_span("mendline.access.jwt")?;
+    let text = |name: &str| settings.text(&format!("mendline.access.jwt.{name}")).map(str::to_owned);
+    let is_url = |url: &str| url.starts_with("https://") || url.starts_with("http://");
+    let audiences = settings.words("mendline.access.jwt.audience").to_vec();
+    let jwks_url = text("jwksUrl");
+    let issuer = text("issuer").unwrap_or_default();
+    let problem = if !is_url(&issuer) {
+        Some(("`jwt` needs an `issuer` that is a URL", "add \"issuer\": \"https://login.example.com\""))
+    } else if audiences.is_empty() {
+        Some((
+            "`jwt` needs an `audience`: without it, tokens for other services would open the gateway",
+            "add \"audience\": \"https://mcp.example.com\"",
+        ))
+    } else if jwks_url.as_deref().is_some_and(|url| !is_url(url)) {
+        Some(("`jwksUrl` is not a URL", "for example \"https://login.example.com/keys\""))
+    } else {
+        None
+    };
+    if let Some((what, help)) = problem {
+        checker.report(Finding::error(at, what).help(help));
+        return None;
+    }
+    let (allow, deny) = ("mendline.access.jwt.tools.allow", "mendline.access.jwt.tools.deny");
+    Some(JwtSettings {
+        issuer,
+        audiences,
+        jwks_url,
+        principal_claim: text("principalClaim").unwrap_or_else(|| "sub".to_owned()),
+        servers: known_servers(settings, "mendline.access.jwt.servers", checker, servers),
+        tools: tool_filter(settings, allow, deny),
+        limits: PrincipalLimits::default(),
+    })
+}
+
 fn token(item: &Item, checker: &mut Checker<'_>, servers: &[String]) -> Option<AccessToken> {
     match &item.value {
         ItemValue::Text(text) => {
@@ -110,7 +201,7 @@ fn token(item: &Item, checker: &mut Checker<'_>, servers: &[String]) -> Option<A
                 Some(name) => checked_name(name, settings, checker)?,
                 None => derived_name(&hash),
             };
-            let servers = known_servers(settings, checker, servers);
+            let servers = known_servers(settings, "servers", checker, servers);
             let expires = match settings.text("expires") {
                 Some(text) => Some(expiry(text, settings, checker)?),
                 None => None,
@@ -139,6 +230,8 @@ fn checked_name(name: &str, settings: Settings<'_>, checker: &mut Checker<'_>) -
         format!("a name has 1 to {LONGEST_NAME} bytes")
     } else if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
         "a name has no spaces and control characters".to_owned()
+    } else if name.starts_with(JWT_PREFIX) {
+        format!("names with {JWT_PREFIX:?} are those of access tokens of `jwt`")
     } else if name == RESERVED {
         format!("{RESERVED:?} is the name of requests without a token")
     } else {
@@ -197,9 +290,14 @@ fn check_length(token: &str, at: &Range<usize>, checker: &mut Checker<'_>) -> Op
     None
 }
 
-fn known_servers(settings: Settings<'_>, checker: &mut Checker<'_>, servers: &[String]) -> Option<Vec<String>> {
-    let at = settings.own_span("servers")?;
-    let named = settings.words("servers");
+fn known_servers(
+    settings: Settings<'_>,
+    key: &str,
+    checker: &mut Checker<'_>,
+    servers: &[String],
+) -> Option<Vec<String>> {
+    let at = settings.own_span(key)?;
+    let named = settings.words(key);
     for name in named.iter().filter(|name| !servers.contains(name)) {
         let what = format!("there is no server {name:?} in this file");
         let help = match nearest(name, servers.iter().map(String::as_str)) {

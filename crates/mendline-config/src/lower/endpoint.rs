@@ -21,14 +21,14 @@ use crate::variables::expand;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// The certificate of the client.
-    pub client: Option<ClientFiles>,
+    pub client: Option<CertificatePaths>,
     /// A file with authorities that are trusted in addition to those of the system.
     pub authority: Option<PathBuf>,
 }
 
-/// The files of a client certificate.
+/// The files of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientFiles {
+pub struct CertificatePaths {
     /// The certificate.
     pub certificate: PathBuf,
     /// Its key, which may be in the same file.
@@ -271,7 +271,7 @@ fn tls(settings: Settings<'_>, checker: &mut Checker<'_>) -> Option<Tls> {
         return None;
     }
     let key = key.or_else(|| certificate.clone());
-    let client = certificate.zip(key).map(|(certificate, key)| ClientFiles {
+    let client = certificate.zip(key).map(|(certificate, key)| CertificatePaths {
         certificate: beside(&certificate, checker),
         key: beside(&key, checker),
     });

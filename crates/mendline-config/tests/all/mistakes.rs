@@ -245,6 +245,13 @@ fn mistakes_of_access_are_named_with_the_correction() {
         ),
         (r#""tokens": ["canary-0123456789"], "dangerAllowAnyone": true"#, "makes `tokens` useless"),
         (r#""origins": ["localhost:6274"]"#, "is not an origin"),
+        (r#""hosts": ["https://mcp.example.com"]"#, "is not a host name"),
+        (r#""proxies": ["10.0.0.0/33"]"#, "is not an address or a range of addresses"),
+        (r#""tls": { "key": "x.pem" }"#, "add \"certificate\""),
+        (r#""jwt": { "issuer": "https://x.test" }"#, "needs an `audience`"),
+        (r#""jwt": { "issuer": "x", "audience": "y" }"#, "needs an `issuer` that is a URL"),
+        (r#""jwt": { "issuer": "https://x.test", "audience": "y", "servers": ["note"] }"#, "did you mean \"notes\"?"),
+        (r#""tokens": [{ "token": "canary-0123456789", "name": "jwt:ann" }]"#, "are those of access tokens"),
         (r#""hosts": 5"#, "an array of strings, or one string"),
         (r#""host": "x""#, "did you mean `hosts`?"),
     ] {
@@ -259,4 +266,30 @@ fn unset_token_stops_the_gateway_and_no_server() {
     let text = r#"{ "mendline": { "access": { "tokens": ["${NOPE}"] } }, "mcpServers": { "a": { "command": "x" } } }"#;
     let loaded = loaded("x.json", text);
     assert_eq!((loaded.obstacles("a").len(), loaded.gateway_obstacles().len()), (0, 1));
+}
+
+#[test]
+fn mistakes_of_forwarded_headers_are_named_with_the_correction() {
+    for (server, words) in [
+        (r#""command": "x", "forwardHeaders": ["X-Token"]"#, "needs a `url`"),
+        (r#""url": "https://x.test/", "forwardHeaders": [{ "to": "X-Token" }]"#, "has no `from`"),
+        (r#""url": "https://x.test/", "forwardHeaders": ["X Token"]"#, "only letters, digits and `-`"),
+        (
+            r#""url": "https://x.test/", "forwardHeaders": [{ "from": "X-Token", "to": "Host" }]"#,
+            "sets the header Host itself",
+        ),
+        (r#""url": "https://x.test/", "forwardHeaders": [{ "from": "X-Token", "to": "Mcp-Session-Id" }]"#, "itself"),
+        (r#""url": "https://x.test/", "forwardHeaders": [{ "from": "X-Token", "format": "Bearer" }]"#, "`{}` once"),
+        (
+            r#""url": "https://x.test/", "forwardHeaders": ["X-Token", { "from": "Y", "to": "x-token" }]"#,
+            "two headers go to",
+        ),
+    ] {
+        let loaded = loaded("config.json", &format!(r#"{{ "mcpServers": {{ "a": {{ {server} }} }} }}"#));
+        let errors: Vec<_> = loaded.findings.iter().filter(|finding| finding.is_error()).map(crate::describe).collect();
+        assert!(errors.len() == 1 && errors[0].contains(words), "{server}: {errors:?}");
+    }
+    let right = r#""url": "https://x.test/", "forwardHeaders": [{ "from": "X-Token", "to": "Authorization", "format": "Bearer {}" }]"#;
+    let loaded = loaded("config.json", &format!(r#"{{ "mcpServers": {{ "a": {{ {right} }} }} }}"#));
+    assert!(!loaded.has_errors() && loaded.server("a").unwrap().policies.forward_headers.len() == 1);
 }

@@ -177,7 +177,13 @@ fn values(kind: &Kind) -> Vec<String> {
             vec![r#""A_TOKEN""#.into(), r#""ENV_FILE""#.into(), r#""Basic {}""#.into(), r#""/path""#.into()]
         }
         Kind::Secret | Kind::TextOrFalse | Kind::Words => {
-            vec![r#""A_TOKEN""#.into(), r#""https://x.test""#.into(), r#""a""#.into(), r#""0123456789abcdef""#.into()]
+            vec![
+                r#""A_TOKEN""#.into(),
+                r#""https://x.test""#.into(),
+                r#""a""#.into(),
+                r#""0123456789abcdef""#.into(),
+                r#""10.0.0.0/8""#.into(),
+            ]
         }
         Kind::Url => vec![r#""https://other.test/x""#.into()],
         Kind::TextList => vec![r#"["other"]"#.into()],
@@ -223,6 +229,15 @@ const AUTH_BASES: [&str; 9] = [
     r#""type": "clientCredentials", "clientId": "x""#,
     r#""type": "clientCredentials", "clientId": "x", "clientSecret": "x""#,
     r#""type": "clientCredentials", "clientId": "x", "privateKey": "x""#,
+];
+
+/// The keys of a block below `mendline` that require each other.
+type Required = (&'static [&'static str], &'static [(&'static str, &'static str)]);
+
+/// Blocks with keys that are required.
+const REQUIRED: [Required; 2] = [
+    (&["access", "tls"], &[("certificate", "x")]),
+    (&["access", "jwt"], &[("issuer", "https://y.test"), ("audience", "y")]),
 ];
 
 #[test]
@@ -286,6 +301,17 @@ fn u11_every_key_that_is_offered_changes_something() {
     for (path, kind) in of_mendline {
         let base = r#""command": "x""#;
         let changes = values(kind).iter().any(|value| {
+            if let Some((block, required)) = REQUIRED.iter().find(|(block, _)| path.starts_with(block)) {
+                let of = |key: &str, value: &str| {
+                    let others = required.iter().filter(|(name, _)| *name != key);
+                    let others = others.map(|(name, value)| format!("\"{name}\": \"{value}\"")).collect::<Vec<_>>();
+                    let own = (!key.is_empty()).then(|| nested(&path[block.len()..], value));
+                    let inner = others.into_iter().chain(own).collect::<Vec<_>>().join(", ");
+                    understood(base, &nested(block, &format!("{{ {inner} }}")))
+                };
+                let with = of(path[block.len()], value);
+                return with.is_some() && with != of("", "");
+            }
             [base, r#""url": "https://x.test/""#].iter().any(|base| {
                 let with = understood(base, &nested(&path, value));
                 with.is_some() && with != understood(base, "")

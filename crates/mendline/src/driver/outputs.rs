@@ -36,10 +36,13 @@ impl<H: Host, F: Frontend, O: Observer> Driver<H, F, O> {
                     }
                     continue;
                 }
-                Output::Exchange { exchange, request, reuse, .. } => {
+                Output::Exchange { exchange, mut request, reuse, .. } => {
                     iteration.exchange_changed = true;
                     if let (true, Some(body)) = (self.wire_enabled, &request.body) {
                         wire::show_message(&mut self.observer, exchange.upstream(), Direction::ToServer, body);
+                    }
+                    if let Some(multi) = &self.multi {
+                        request.headers.extend(multi.request_headers(exchange.upstream()));
                     }
                     let base = self.members.base(exchange.upstream());
                     if !self.remotes.begin(base, exchange, *request, reuse, &mut self.host) {

@@ -21,6 +21,7 @@ mod authorization;
 mod body;
 mod budget;
 mod certificate;
+pub(crate) mod certificate_files;
 mod challenge;
 mod client_certificate;
 mod coding;
@@ -71,8 +72,9 @@ use tokio::time::Instant;
 use crate::credential::CredentialCell;
 
 pub use certificate::Certificate;
+pub use certificate_files::CertificateFault;
 pub use challenge::Challenge;
-pub use client_certificate::{ClientCertificate, ClientCertificateFault};
+pub use client_certificate::ClientCertificate;
 pub use dial::{Dial, Dialed, HostPort, LooksOpen, Tcp, TcpDial};
 pub use origin::{Origin, UrlFault};
 pub use proxy::{Proxy, ProxyFault, ProxyRules};

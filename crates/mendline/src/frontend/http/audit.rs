@@ -1,16 +1,11 @@
 //! The audit log: one line for each tool call, with who called what and how it ended, and never its arguments.
 //!
-//! The engine's events have the client, the tool and the outcome; the [`Hub`] knows the principal of a client. A thread
-//! of its own writes the lines, so a slow disk delays no call. If it does not keep up, lines are dropped and counted, and
-//! the next line says how many.
+//! The engine's events have the client, the tool and the outcome; the [`Hub`] knows the principal of a client.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
 use mendline_core::event::Answered;
@@ -20,23 +15,11 @@ use serde_json::{Map, Value, json};
 
 use super::access::LOCAL;
 use super::hub::Hub;
-use crate::background::{Work, Worker};
+use super::line_log::{LineLog, harmless};
 use crate::driver::{At, Observer};
-use crate::observe::escaped::is_harmless;
-use crate::os::files::append_private_file;
-use crate::state::own_folder;
 
 /// The name of the file in the state directory.
 const FILE: &str = "audit.log";
-
-/// The size from which a new file is begun.
-const FILE_BYTES: u64 = 8 << 20;
-
-/// Older files that are kept.
-const OLDER_FILES: u32 = 8;
-
-/// Lines that wait for the disk.
-const WAITING_LINES: usize = 4096;
 
 /// Calls that run. More are not expected: each server has at most a few thousand.
 const OPEN_CALLS: usize = 65_536;
@@ -47,9 +30,7 @@ pub struct Audit {
     servers: HashMap<UpstreamId, String>,
     clients: HashMap<ClientId, String>,
     open: HashMap<(UpstreamId, u64), OpenCall>,
-    lines: Option<SyncSender<String>>,
-    dropped: u64,
-    work: Work,
+    log: LineLog,
 }
 
 /// A call that runs.
@@ -63,13 +44,9 @@ impl Audit {
     /// Opens the log in the state directory. `servers` are the upstreams of the start, with the names of their servers.
     pub fn open(state: &Path, hub: Hub, servers: impl IntoIterator<Item = (UpstreamId, String)>) -> io::Result<Audit> {
         let servers = servers.into_iter().collect();
-        own_folder(state)?;
-        let file = AuditFile::open(state.join(FILE))?;
-        let (lines, received) = sync_channel(WAITING_LINES);
-        let (work, worker) = Work::new();
-        thread::Builder::new().name("mendline-audit".to_owned()).spawn(move || write(file, &received, &worker))?;
+        let log = LineLog::open(state, FILE)?;
         let (clients, open) = (HashMap::new(), HashMap::new());
-        Ok(Audit { hub, servers, clients, open, lines: Some(lines), dropped: 0, work })
+        Ok(Audit { hub, servers, clients, open, log })
     }
 
     /// Returns the caller of a tool.
@@ -84,7 +61,7 @@ impl Audit {
         }
     }
 
-    fn line(&mut self, upstream: UpstreamId, call: &OpenCall, at: At, ending: Value) {
+    fn line(&self, upstream: UpstreamId, call: &OpenCall, at: At, ending: Value) {
         let time = UNIX_EPOCH + Duration::from_micros(at.unix_micros);
         let mut line = Map::new();
         line.insert("time".into(), humantime::format_rfc3339_micros(time).to_string().into());
@@ -95,14 +72,7 @@ impl Audit {
         if let Value::Object(ending) = ending {
             line.extend(ending);
         }
-        if self.dropped > 0 {
-            line.insert("droppedBefore".into(), self.dropped.into());
-        }
-        let text = format!("{}\n", Value::Object(line));
-        match self.lines.as_ref().map(|lines| lines.try_send(text)) {
-            Some(Ok(())) => self.dropped = 0,
-            _ => self.dropped += 1,
-        }
+        self.log.write(line);
     }
 }
 
@@ -162,82 +132,4 @@ impl Observer for Audit {
     }
 
     fn on_stderr(&mut self, _: UpstreamId, _: &[u8]) {}
-}
-
-impl Drop for Audit {
-    /// Waits for the last lines to be written, unless the disk blocks.
-    fn drop(&mut self) {
-        self.lines = None;
-        self.work.wait();
-    }
-}
-
-/// Returns a text from outside without characters that control a terminal.
-fn harmless(text: &str) -> String {
-    text.chars().map(|c| if is_harmless(c) { c } else { '\u{fffd}' }).collect()
-}
-
-fn write(mut file: AuditFile, lines: &Receiver<String>, worker: &Worker) {
-    while let Ok(first) = lines.recv() {
-        let mut text = first;
-        lines.try_iter().take(WAITING_LINES).for_each(|line| text.push_str(&line));
-        // A full disk loses these lines; the next ones are tried again.
-        let _ = worker.risk(|| file.append(text.as_bytes()));
-    }
-}
-
-/// The file, which is replaced when it is full.
-struct AuditFile {
-    path: PathBuf,
-    file: File,
-    length: u64,
-}
-
-impl AuditFile {
-    fn open(path: PathBuf) -> io::Result<AuditFile> {
-        let file = append_private_file().open(&path)?;
-        let length = file.metadata()?.len();
-        Ok(AuditFile { path, file, length })
-    }
-
-    fn append(&mut self, text: &[u8]) -> io::Result<()> {
-        if self.length >= FILE_BYTES {
-            self.rotate()?;
-        }
-        self.file.write_all(text)?;
-        self.length += text.len() as u64;
-        Ok(())
-    }
-
-    /// Renames the full file and the older ones, and begins a new one.
-    fn rotate(&mut self) -> io::Result<()> {
-        let older = |number: u32| self.path.with_extension(format!("log.{number}"));
-        for number in (1..OLDER_FILES).rev() {
-            // The first ones do not exist yet.
-            let _ = fs::rename(older(number), older(number + 1));
-        }
-        fs::rename(&self.path, older(1))?;
-        *self = AuditFile::open(self.path.clone())?;
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn full_file_is_followed_by_the_next() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join(FILE);
-        let mut file = AuditFile::open(path.clone()).unwrap();
-        file.append(b"old\n").unwrap();
-        for _ in 0..OLDER_FILES + 3 {
-            file.length = FILE_BYTES;
-            file.append(b"new\n").unwrap();
-        }
-        assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
-        let files = fs::read_dir(folder.path()).unwrap().count();
-        assert_eq!(files, OLDER_FILES as usize + 1, "the oldest are gone");
-    }
 }

@@ -8,7 +8,7 @@ mod opening;
 mod sse;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method as Verb, Request, Response, StatusCode, Version};
@@ -16,11 +16,14 @@ use http_body::Body;
 use mendline_core::{Input, StreamId, words};
 use mendline_wire::{Id, Limits, Method, Received, code, headers};
 
-use super::access::{Access, Denied, Peer};
+use super::access::{Access, Connection, Denied, Peer, SharedAccess};
+use super::access_log::Principal;
 use super::admission::{Admission, admit, requests};
+use super::authorize::{Asked, Authorized, authorize};
 use super::body::{EventBody, EventIds};
 use super::ended_sessions::EndedSessions;
 use super::event_id::EventId;
+use super::forward_headers::ForwardedValues;
 use super::hub::Hub;
 use super::operation::{MayUse, Operation};
 use super::param_headers::ParamHeaders;
@@ -38,6 +41,7 @@ use super::session_id::Sealer;
 use super::sessions::{ForeignKey, Session, Sessions};
 use super::stream_queue::Next;
 use crate::control::SharedStatus;
+use crate::observe::redact::Redactor;
 
 /// The time within which an answer is sent as JSON.
 const JSON_WITHIN: Duration = Duration::from_secs(2);
@@ -56,12 +60,13 @@ enum IsList {
 pub struct Gateway {
     hub: Hub,
     servers: Arc<ServerPool>,
-    access: Access,
+    access: Arc<SharedAccess>,
     principals: Principals,
     sealer: Sealer,
     limits: Limits,
     sessions: Mutex<Sessions>,
     operation: Operation,
+    redactor: Redactor,
     ended: Mutex<EndedSessions>,
     params: Mutex<ParamHeaders>,
     /// The number of this process in event ids.
@@ -76,12 +81,13 @@ impl Gateway {
         Gateway {
             hub,
             servers,
-            access,
+            access: Arc::new(SharedAccess::new(access)),
             principals: Principals::new(),
             sealer,
             limits,
             sessions: Mutex::default(),
             operation: Operation::default(),
+            redactor: Redactor::default(),
             ended: Mutex::default(),
             params: Mutex::default(),
             process,
@@ -92,6 +98,12 @@ impl Gateway {
     /// Sets the status of the servers, for the pages of the operator.
     pub fn with_status(mut self, status: SharedStatus) -> Gateway {
         self.operation.set_status(status);
+        self
+    }
+
+    /// Sets the redactor of the logs, which learns the headers of clients that are passed on.
+    pub fn with_redactor(mut self, redactor: Redactor) -> Gateway {
+        self.redactor = redactor;
         self
     }
 
@@ -115,11 +127,12 @@ impl Gateway {
         // A response of HTTP/1 that is not taken blocks its connection, which is noticed there.
         let is_http2 = request.version() == Version::HTTP_2;
         let waiting = request.extensions().get::<WaitingResponses>().filter(|_| is_http2).cloned();
+        let asked = request.headers().get(http::header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
         let mut answer = self.route(request).await.unwrap_or_else(|refused| *refused);
         if let Some(origin) =
-            origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.access.allows_origin(origin)))
+            origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.access().allows_origin(origin)))
         {
-            add_cors(answer.headers_mut(), origin);
+            add_cors(answer.headers_mut(), origin, asked.as_ref(), &self.servers.forwarded_names());
         }
         answer.map(|body| WatchedBody::new(body, &self.open_responses, waiting))
     }
@@ -147,8 +160,17 @@ impl Gateway {
     }
 
     /// The rules of access.
-    pub fn access(&self) -> &Access {
-        &self.access
+    pub fn access(&self) -> Arc<Access> {
+        self.access.get()
+    }
+
+    /// Replaces the rules of access. The sessions of principals that are gone end at once.
+    pub fn set_access(&self, access: Access) {
+        self.access.set(access);
+        let access = self.access();
+        self.hub.set_tools(|principal| access.tools_of(principal).cloned());
+        let ended = self.lock().take_unknown(|principal| access.knows(principal));
+        ended.iter().for_each(|session| self.close(session));
     }
 
     /// The number of sessions.
@@ -162,12 +184,30 @@ impl Gateway {
         if route == Route::Health {
             return Ok(text(StatusCode::OK, "ok\n"));
         }
-        let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
-        let checked = self.access.check(request.headers(), request.uri().authority(), peer, SystemTime::now());
-        if request.method() == Verb::OPTIONS && !matches!(checked, Err(Denied::Host(_) | Denied::Origin(_))) {
-            return Ok(empty(StatusCode::NO_CONTENT));
+        let from = request.extensions().get().copied().unwrap_or(Connection::from(Peer::Unknown));
+        let asked = Asked { method: request.method(), uri: request.uri(), headers: request.headers(), from };
+        let principal = match authorize(&self.access(), asked).await? {
+            Authorized::Principal(principal) => principal,
+            Authorized::Anyone(answer) => return Ok(answer),
+        };
+        let answer = self.serve(request, &path, route, Arc::clone(&principal)).await;
+        let mut answer = answer.unwrap_or_else(|refused| *refused);
+        if !self.access().knows(&principal) {
+            // The token was removed meanwhile.
+            return Err(Box::new(denied(&Denied::Token)));
         }
-        let principal = checked.map_err(|why| Box::new(denied(&why)))?;
+        answer.extensions_mut().insert(Principal(principal));
+        Ok(answer)
+    }
+
+    /// Answers a request of a principal.
+    async fn serve<B: Body<Data = Bytes>>(
+        &self,
+        request: Request<B>,
+        path: &str,
+        route: Route<'_>,
+        principal: Arc<str>,
+    ) -> Result<Answer, Box<Answer>> {
         // A POST may carry a response or a cancellation that a running call waits for.
         let is_post = request.method() == Verb::POST;
         if let (Route::Mcp(_) | Route::Sse(_), Some(refusal)) = (&route, self.operation.refusal().filter(|_| !is_post))
@@ -176,7 +216,7 @@ impl Gateway {
         }
         match route {
             Route::Mcp(name) => {
-                let server = self.server(name, &principal)?;
+                let server = self.server(name, &principal, request.headers())?;
                 match *request.method() {
                     Verb::POST => self.post(request, &server, principal).await,
                     Verb::GET => self.get(request.headers(), &server, &principal),
@@ -185,29 +225,29 @@ impl Gateway {
                 }
             }
             Route::Sse(name) if request.method() == Verb::GET => {
-                let server = self.server(name, &principal)?;
-                self.open_sse(&path, request.headers(), &server, principal)
+                let server = self.server(name, &principal, request.headers())?;
+                self.open_sse(path, request.headers(), &server, principal)
             }
             Route::SseMessage(name) if request.method() == Verb::POST => {
-                let server = self.server(name, &principal)?;
+                let server = self.server(name, &principal, request.headers())?;
                 self.post_sse(request, &server, principal).await
             }
             Route::Sse(_) => Ok(method_not_allowed("GET")),
             Route::SseMessage(_) => Ok(method_not_allowed("POST")),
             Route::Ready(None) => Ok(self.operation.ready()),
-            Route::Ready(Some(name)) => {
-                self.server(Some(name), &principal).map(|server| self.operation.ready_server(&server.name))
-            }
+            Route::Ready(Some(name)) => self
+                .server(Some(name), &principal, request.headers())
+                .map(|server| self.operation.ready_server(&server.name)),
             Route::ApiStatus => Ok(self.operation.status(&self.may_use(principal))),
             Route::ApiEvents => Ok(self.operation.events(self.may_use(principal))),
             Route::Metrics => Ok(self.operation.metrics(&self.may_use(principal))),
-            Route::Health | Route::Unknown => Err(Box::new(self.unknown_path(&path))),
+            Route::Health | Route::Unknown => Err(Box::new(self.unknown_path(path))),
         }
     }
 
     /// Returns the server of a path; without a name, the only one.
-    fn server(&self, name: Option<&str>, principal: &str) -> Result<GatewayServer, Box<Answer>> {
-        let Some(server) = self.servers.find(name) else {
+    fn server(&self, name: Option<&str>, principal: &str, headers: &HeaderMap) -> Result<GatewayServer, Box<Answer>> {
+        let Some(mut server) = self.servers.find(name) else {
             let names: Vec<_> = self.servers.names().iter().map(|name| format!("/mcp/{name}")).collect();
             let why = match name {
                 Some(name) => format!("there is no server {name:?}; the servers are {}", names.join(", ")),
@@ -215,16 +255,21 @@ impl Gateway {
             };
             return Err(Box::new(json_error(StatusCode::NOT_FOUND, code::INVALID_REQUEST, &why, None)));
         };
-        if !self.access.may_use(principal, &server.name) {
+        if !self.access().may_use(principal, &server.name) {
             return Err(Box::new(denied(&Denied::Server)));
         }
+        let rules = self.servers.forward_headers(&server);
+        server.forwarded = ForwardedValues::of(&rules, headers, principal);
         Ok(server)
     }
 
     /// Returns whether a principal may know of a server.
     fn may_use(&self, principal: Arc<str>) -> MayUse {
-        let access = self.access.clone();
-        Arc::new(move |server: &str| access.may_use(&principal, server))
+        let access = Arc::clone(&self.access);
+        Arc::new(move |server: &str| {
+            let access = access.get();
+            access.knows(&principal) && access.may_use(&principal, server)
+        })
     }
 
     fn unknown_path(&self, path: &str) -> Answer {
@@ -253,7 +298,8 @@ impl Gateway {
         let text = posted_body::read(&parts.headers, body, BodyLimits::up_to(self.limits.message_bytes)).await?;
         let received = Received::from_text(text, &self.limits);
         self.refuse_while_draining(&received)?;
-        let permit = admit(&self.admission(server), &principal, &received)?;
+        let access = self.access();
+        let permit = admit(&self.admission(&access, server), &principal, &received)?;
         let posted = Posted::new(received, &parts.headers).map_err(|refused| Box::new(refused_post(&refused)))?;
         let Posted { received, kind } = posted;
         match kind {
@@ -292,8 +338,8 @@ impl Gateway {
         }
     }
 
-    fn admission<'a>(&'a self, server: &'a GatewayServer) -> Admission<'a> {
-        Admission { access: &self.access, principals: &self.principals, hub: &self.hub, server }
+    fn admission<'a>(&'a self, access: &'a Access, server: &'a GatewayServer) -> Admission<'a> {
+        Admission { access, principals: &self.principals, hub: &self.hub, server }
     }
 
     /// Refuses a frame with requests while the gateway stops.

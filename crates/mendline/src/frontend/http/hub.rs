@@ -3,6 +3,7 @@
 //! Connections run as tasks of their own. They queue their inputs here, and the driver takes them; the driver puts
 //! messages into the queues of the streams, and the connections take them.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,7 @@ use mendline_core::policy::tool_filter::ToolFilter;
 use mendline_core::{ClientId, Input, StreamId, StreamMessage, UpstreamId};
 use mendline_wire::Message;
 
+use super::forward_headers::ForwardedValues;
 use super::kept_streams::KeptStreams;
 use super::stream_queue::{Remains, SharedQueue, StreamQueue};
 use crate::frontend::{MultiFrontend, MultiInput};
@@ -40,6 +42,8 @@ struct State {
     kept: KeptStreams,
     /// The numbers that stand for principals where no client is known.
     of_principals: HashMap<Arc<str>, ClientId>,
+    /// Headers of clients, by the upstream that they are for.
+    request_headers: HashMap<UpstreamId, ForwardedValues>,
 }
 
 /// The owner of a client.
@@ -64,8 +68,14 @@ impl Hub {
 
     /// Adds a client of a principal, who may use these tools; all if there is no filter.
     pub fn add_client(&self, client: ClientId, principal: Arc<str>, tools: Option<&ToolFilter>) {
-        let tools = tools.filter(|tools| !tools.allows_all()).map(|tools| Arc::new(tools.clone()));
-        self.lock().clients.insert(client, Owner { principal, tools });
+        self.lock().clients.insert(client, Owner { principal, tools: effective(tools.cloned()) });
+    }
+
+    /// Replaces the tools that the clients of each principal may use.
+    pub fn set_tools(&self, tools: impl Fn(&str) -> Option<ToolFilter>) {
+        for owner in self.lock().clients.values_mut() {
+            owner.tools = effective(tools(&owner.principal));
+        }
     }
 
     /// Returns the principal of a client.
@@ -83,6 +93,21 @@ impl Hub {
         state.of_principals.insert(Arc::clone(principal), client);
         state.clients.insert(client, Owner { principal: Arc::clone(principal), tools: None });
         client
+    }
+
+    /// Sets the headers of clients that go with every request to an upstream. Must be called before the input that
+    /// opens its client.
+    pub fn set_request_headers(&self, upstream: UpstreamId, values: &ForwardedValues) {
+        let mut state = self.lock();
+        match values.is_empty() {
+            true => drop(state.request_headers.remove(&upstream)),
+            false => drop(state.request_headers.insert(upstream, values.clone())),
+        }
+    }
+
+    /// Returns whether these headers of clients go with the requests to an upstream.
+    pub fn has_request_headers(&self, upstream: UpstreamId, values: &ForwardedValues) -> bool {
+        self.lock().request_headers.get(&upstream).map_or(values.is_empty(), |known| known == values)
     }
 
     /// Passes an input to the engine.
@@ -183,6 +208,11 @@ impl Hub {
     }
 }
 
+/// Returns a filter that hides something.
+fn effective(tools: Option<ToolFilter>) -> Option<Arc<ToolFilter>> {
+    tools.filter(|tools| !tools.allows_all()).map(Arc::new)
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -249,7 +279,13 @@ impl MultiFrontend for HubFrontend {
     }
 
     fn forget_upstream(&mut self, upstream: UpstreamId) {
-        self.0.lock().removed.push(upstream);
+        let mut state = self.0.lock();
+        state.removed.push(upstream);
+        state.request_headers.remove(&upstream);
+    }
+
+    fn request_headers(&self, upstream: UpstreamId) -> Vec<(Cow<'static, str>, Arc<str>)> {
+        self.0.lock().request_headers.get(&upstream).map(ForwardedValues::headers).unwrap_or_default()
     }
 
     fn is_flushed(&self) -> bool {

@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,14 +14,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use mendline_core::defaults;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::access::Peer;
+use super::access::{Connection, Peer};
+use super::access_log::{AccessLog, logged};
 use super::gateway::Gateway;
 use super::paced_io::{Pace, PacedIo};
 use super::progress::WaitingResponses;
+use super::tls::ServerTls;
 use crate::os::descriptors;
 use crate::os::files::user_id;
 use crate::os::peer_user::PeerUsers;
@@ -50,8 +53,8 @@ the gateway has too many connections; try again later\n";
 /// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Open connections.
-    pub connections: usize,
+    /// The time for a TLS handshake.
+    pub handshake: Duration,
     /// The time for the head of a request, and between two requests.
     pub head: Duration,
     /// The pace of a client that reads.
@@ -61,7 +64,7 @@ pub struct ConnectionLimits {
 impl Default for ConnectionLimits {
     fn default() -> ConnectionLimits {
         ConnectionLimits {
-            connections: defaults::GATEWAY_CONNECTIONS,
+            handshake: defaults::GATEWAY_HANDSHAKE,
             head: defaults::GATEWAY_HEAD,
             pace: Pace { stall: defaults::GATEWAY_STALL, bytes: defaults::GATEWAY_STALL_BYTES },
         }
@@ -72,8 +75,10 @@ impl ConnectionLimits {
     /// Returns the limits of a new connection. When few places are free, it has less time for its requests: a client
     /// with many silent connections must not keep others out for long.
     fn with_free(self, free: usize, most: usize) -> ConnectionLimits {
-        let head = if free.saturating_mul(FEW) < most { self.head / HURRY } else { self.head };
-        ConnectionLimits { head, ..self }
+        if free.saturating_mul(FEW) >= most {
+            return self;
+        }
+        ConnectionLimits { handshake: self.handshake / HURRY, head: self.head / HURRY, ..self }
     }
 }
 
@@ -81,12 +86,14 @@ impl ConnectionLimits {
 pub struct Listener {
     listener: TcpListener,
     limits: ConnectionLimits,
+    tls: Option<ServerTls>,
+    log: Option<AccessLog>,
 }
 
 impl Listener {
     /// Binds an address.
     pub async fn bind(address: SocketAddr) -> io::Result<Listener> {
-        Ok(Listener { listener: TcpListener::bind(address).await?, limits: ConnectionLimits::default() })
+        Ok(Listener::new(TcpListener::bind(address).await?))
     }
 
     /// Replaces the limits.
@@ -95,9 +102,25 @@ impl Listener {
         self
     }
 
+    /// Accepts only connections with TLS.
+    pub fn with_tls(mut self, tls: Option<ServerTls>) -> Listener {
+        self.tls = tls;
+        self
+    }
+
+    /// Writes a line for each request.
+    pub fn with_log(mut self, log: Option<AccessLog>) -> Listener {
+        self.log = log;
+        self
+    }
+
     /// Uses a socket that listens already and does not block.
     pub fn from_socket(socket: std::net::TcpListener) -> io::Result<Listener> {
-        Ok(Listener { listener: TcpListener::from_std(socket)?, limits: ConnectionLimits::default() })
+        Ok(Listener::new(TcpListener::from_std(socket)?))
+    }
+
+    fn new(listener: TcpListener) -> Listener {
+        Listener { listener, limits: ConnectionLimits::default(), tls: None, log: None }
     }
 
     /// The bound address.
@@ -107,10 +130,9 @@ impl Listener {
 
     /// Serves connections until the task is dropped.
     pub async fn serve(self, gateway: Arc<Gateway>) {
-        let descriptors = descriptors::raise_limit(self.limits.connections + OTHER_DESCRIPTORS);
-        let most = self.limits.connections.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)).max(1);
-        let (open, refusals) = (Arc::new(Semaphore::new(most)), Arc::new(Semaphore::new(REFUSALS)));
-        let users = gateway.access().asks_for_user().then(|| Mutex::new(PeerUsers::new()));
+        let mut places = Places::default();
+        let refusals = Arc::new(Semaphore::new(REFUSALS));
+        let users = Mutex::new(PeerUsers::new());
         let mut expire = tokio::time::interval(EXPIRE_INTERVAL);
         loop {
             let accepted = tokio::select! {
@@ -125,22 +147,74 @@ impl Listener {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let Ok(permit) = Arc::clone(&open).try_acquire_owned() else {
-                if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
+            let access = gateway.access();
+            let most = places.most(access.connections);
+            let Some(place) = places.take(most) else {
+                // A client of TLS does not understand the answer.
+                if self.tls.is_none()
+                    && let Ok(permit) = Arc::clone(&refusals).try_acquire_owned()
+                {
                     tokio::spawn(refuse(connection, permit));
                 }
                 continue;
             };
-            let peer = peer(&connection, address, users.as_ref());
-            let limits = self.limits.with_free(open.available_permits(), most);
-            tokio::spawn(serve(connection, peer, limits, Arc::clone(&gateway), permit));
+            let peer = if access.asks_for_user() { peer(&connection, address, &users) } else { Peer::Unknown };
+            let from = Connection { peer, address: Some(address.ip().to_canonical()), is_tls: self.tls.is_some() };
+            let limits = self.limits.with_free(most.saturating_sub(places.open()), most);
+            let served = Served { from, limits, gateway: Arc::clone(&gateway), log: self.log.clone() };
+            tokio::spawn(open(connection, self.tls.clone(), served, place));
         }
     }
 }
 
+/// The places of open connections. Their number can be changed while the gateway runs.
+#[derive(Default)]
+struct Places {
+    open: Arc<AtomicUsize>,
+    /// The configured number, and the one that the system allows.
+    allowed: Option<(usize, usize)>,
+}
+
+/// The place of an open connection. Dropping it makes room for another.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Places {
+    /// Returns the number of places. It can be less than the configured one, because each connection has a descriptor.
+    fn most(&mut self, configured: usize) -> usize {
+        match self.allowed {
+            Some((last, most)) if last == configured => most,
+            _ => {
+                let descriptors = descriptors::raise_limit(configured + OTHER_DESCRIPTORS);
+                let most = configured.min(descriptors.saturating_sub(OTHER_DESCRIPTORS)).max(1);
+                self.allowed = Some((configured, most));
+                most
+            }
+        }
+    }
+
+    fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Takes a place, if one is free. Only the task of the listener takes places.
+    fn take(&self, most: usize) -> Option<Place> {
+        if self.open() >= most {
+            return None;
+        }
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Some(Place(Arc::clone(&self.open)))
+    }
+}
+
 /// Returns the user at the other end of a connection.
-fn peer(connection: &TcpStream, address: SocketAddr, users: Option<&Mutex<PeerUsers>>) -> Peer {
-    let (Some(users), Ok(local)) = (users, connection.local_addr()) else { return Peer::Unknown };
+fn peer(connection: &TcpStream, address: SocketAddr, users: &Mutex<PeerUsers>) -> Peer {
+    let Ok(local) = connection.local_addr() else { return Peer::Unknown };
     let user = users.lock().unwrap_or_else(PoisonError::into_inner).user_of(address, local);
     match user {
         Some(uid) if uid == user_id() || uid == 0 => Peer::Own,
@@ -149,21 +223,41 @@ fn peer(connection: &TcpStream, address: SocketAddr, users: Option<&Mutex<PeerUs
     }
 }
 
-async fn serve(
-    connection: TcpStream,
-    peer: Peer,
+/// What a connection is served with.
+struct Served {
+    from: Connection,
     limits: ConnectionLimits,
     gateway: Arc<Gateway>,
-    permit: OwnedSemaphorePermit,
-) {
+    log: Option<AccessLog>,
+}
+
+/// Makes the TLS handshake, if there is one, and serves the connection.
+async fn open(connection: TcpStream, tls: Option<ServerTls>, served: Served, place: Place) {
     let _ = connection.set_nodelay(true);
+    match tls {
+        None => serve(connection, served).await,
+        Some(tls) => {
+            if let Some(connection) = tls.accept(connection, served.limits.handshake).await {
+                serve(connection, served).await;
+            }
+        }
+    }
+    drop(place);
+}
+
+async fn serve<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(connection: T, served: Served) {
+    let Served { from, limits, gateway, log } = served;
     let waiting = WaitingResponses::default();
     let connection = PacedIo::new(connection, limits.head, limits.pace).watching(waiting.clone());
     let service = service_fn(move |mut request: http::Request<hyper::body::Incoming>| {
         let gateway = Arc::clone(&gateway);
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(from);
         request.extensions_mut().insert(waiting.clone());
-        async move { Ok::<_, Infallible>(gateway.answer(request).await) }
+        let entry = log.as_ref().map(|log| {
+            let client = gateway.access().client_address(request.headers(), from.address);
+            log.begin(&request, client)
+        });
+        async move { Ok::<_, Infallible>(logged(gateway.answer(request).await, entry)) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     let http1 = &mut builder.http1();
@@ -175,7 +269,6 @@ async fn serve(
     http2.keep_alive_interval(limits.head).keep_alive_timeout(limits.head);
     // A client that breaks its connection is an ordinary event.
     let _ = builder.serve_connection(TokioIo::new(connection), service).await;
-    drop(permit);
 }
 
 /// Answers a connection above the limit.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use mendline_core::config::{CredentialKind, FailureForm};
+use mendline_core::config::{CredentialKind, FailureForm, RateLimit};
 use mendline_core::policy::limit::Limit;
 use mendline_core::reason::RefusalReason;
 use mendline_core::words::{Cause, Failure};
@@ -28,9 +28,21 @@ pub(super) struct Principals {
 
 #[derive(Debug)]
 struct Usage {
-    rate: Mutex<Option<Limit>>,
+    rate: Mutex<Rate>,
     in_flight: AtomicU32,
-    limit: u32,
+}
+
+/// The rate of a principal. Another configuration begins anew.
+#[derive(Debug)]
+struct Rate {
+    configured: Option<RateLimit>,
+    limit: Option<Limit>,
+}
+
+impl Rate {
+    fn new(configured: Option<RateLimit>) -> Rate {
+        Rate { configured, limit: configured.map(Limit::new) }
+    }
 }
 
 /// A request in flight. Dropping it makes room for another.
@@ -96,17 +108,17 @@ impl Principals {
         now: Instant,
     ) -> Result<Permit, Rejected> {
         let usage = Arc::clone(lock(&self.usages).entry(Arc::clone(principal)).or_insert_with(|| {
-            let rate = Mutex::new(limits.rate.map(Limit::new));
-            Arc::new(Usage { rate, in_flight: AtomicU32::new(0), limit: limits.in_flight })
+            let rate = Mutex::new(Rate::new(limits.rate));
+            Arc::new(Usage { rate, in_flight: AtomicU32::new(0) })
         }));
         let before = usage.in_flight.fetch_add(requests, Ordering::Relaxed);
         // Made before the checks: a rejection gives the place back.
         let permit = Permit { usage, requests };
-        if before.saturating_add(requests) > permit.usage.limit {
-            let why = RefusalReason::PrincipalInFlight { limit: permit.usage.limit as usize };
+        if before.saturating_add(requests) > limits.in_flight {
+            let why = RefusalReason::PrincipalInFlight { limit: limits.in_flight as usize };
             return Err(Rejected { cause: Cause::Overloaded, why, retry_after: RETRY_IN_FLIGHT });
         }
-        permit.usage.take_rate(requests, self.moment(now))?;
+        permit.usage.take_rate(limits.rate, requests, self.moment(now))?;
         Ok(permit)
     }
 
@@ -116,9 +128,12 @@ impl Principals {
 }
 
 impl Usage {
-    fn take_rate(&self, requests: u32, now: Moment) -> Result<(), Rejected> {
+    fn take_rate(&self, configured: Option<RateLimit>, requests: u32, now: Moment) -> Result<(), Rejected> {
         let mut rate = lock(&self.rate);
-        let Some(limit) = &mut *rate else { return Ok(()) };
+        if rate.configured != configured {
+            *rate = Rate::new(configured);
+        }
+        let Some(limit) = &mut rate.limit else { return Ok(()) };
         for _ in 0..requests {
             if !limit.try_take(now) {
                 let retry_after = limit.slot_after(0, now).since(now);
@@ -135,8 +150,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use mendline_core::config::RateLimit;
-
     use super::*;
 
     fn limits(in_flight: u32, rate: Option<RateLimit>) -> PrincipalLimits {
@@ -156,6 +169,7 @@ mod tests {
         drop(first);
         assert!(principals.admit(&ann, two, 1, now).is_ok(), "an answer makes room");
         assert!(principals.admit(&ann, two, 2, now).is_err(), "two do not fit");
+        assert!(principals.admit(&ann, limits(3, None), 2, now).is_ok(), "the limit was raised");
     }
 
     #[test]

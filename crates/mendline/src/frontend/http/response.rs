@@ -14,6 +14,13 @@ use super::request::RefusedPost;
 use super::sessions::Session;
 use crate::metrics;
 
+/// The headers that a web page may always send.
+const ALLOWED_HEADERS: &str =
+    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
+
+/// The most headers of a web page that are looked at.
+const MOST_ASKED: usize = 100;
+
 /// A response of the gateway.
 pub(super) type Answer = Response<ResponseBody>;
 
@@ -161,17 +168,47 @@ pub(super) fn with_session(mut answer: Answer, session: &Session) -> Answer {
     answer
 }
 
-/// Lets a web page of this origin read the response.
-pub(super) fn add_cors(headers: &mut HeaderMap, origin: HeaderValue) {
+/// Lets a web page of this origin read the response, and send the headers of MCP. `asked` are the headers that it wants
+/// to send, `forwarded` those that servers get.
+pub(super) fn add_cors(
+    headers: &mut HeaderMap,
+    origin: HeaderValue,
+    asked: Option<&HeaderValue>,
+    forwarded: &[String],
+) {
     let mut add = |name: &'static str, value: HeaderValue| headers.insert(HeaderName::from_static(name), value);
     add("access-control-allow-origin", origin);
     add("vary", HeaderValue::from_static("origin"));
     add("access-control-allow-methods", HeaderValue::from_static("GET, POST, DELETE"));
-    add(
-        "access-control-allow-headers",
-        HeaderValue::from_static(
-            "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
-        ),
-    );
+    add("access-control-allow-headers", allowed_headers(asked, forwarded));
     add("access-control-expose-headers", HeaderValue::from_static("mcp-session-id, www-authenticate"));
+}
+
+/// Returns the headers that a web page may send. The names of `Mcp-Param-*` depend on the tools.
+fn allowed_headers(asked: Option<&HeaderValue>, forwarded: &[String]) -> HeaderValue {
+    let mut names = ALLOWED_HEADERS.to_owned();
+    let asked = asked.and_then(|asked| asked.to_str().ok()).unwrap_or_default();
+    for name in asked.split(',').map(|name| name.trim().to_ascii_lowercase()).take(MOST_ASKED) {
+        let is_allowed =
+            name.starts_with("mcp-param-") || forwarded.iter().any(|known| known.eq_ignore_ascii_case(&name));
+        if is_allowed && HeaderName::from_bytes(name.as_bytes()).is_ok() {
+            names.push_str(", ");
+            names.push_str(&name);
+        }
+    }
+    HeaderValue::from_str(&names).unwrap_or(HeaderValue::from_static(ALLOWED_HEADERS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_parameters_and_servers_are_allowed_to_web_pages() {
+        let asked = HeaderValue::from_static("Mcp-Param-Key, x-jira-token, x-other, mcp-param-a b");
+        let allowed = allowed_headers(Some(&asked), &["X-Jira-Token".to_owned()]);
+        let expected = format!("{ALLOWED_HEADERS}, mcp-param-key, x-jira-token");
+        assert_eq!(allowed.to_str().unwrap(), expected);
+        assert_eq!(allowed_headers(None, &[]), ALLOWED_HEADERS);
+    }
 }

@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use mendline_core::config::ForwardedHeader;
 use mendline_core::sharing::{NoRoom, Rules, ShareKey, Step, UpstreamPool, Use};
 use mendline_core::{Input, Moment, UpstreamConfig, UpstreamId};
 
+use super::forward_headers::ForwardedValues;
 use super::hub::Hub;
 
 /// One server of the gateway.
@@ -20,6 +22,15 @@ pub struct GatewayServer {
     pub name: Arc<str>,
     /// Its first upstream.
     pub upstream: UpstreamId,
+    /// The headers of a client that go to it, of the request that is being answered.
+    pub forwarded: ForwardedValues,
+}
+
+impl GatewayServer {
+    /// Creates a server.
+    pub fn new(name: &str, upstream: UpstreamId) -> GatewayServer {
+        GatewayServer { name: Arc::from(name), upstream, forwarded: ForwardedValues::default() }
+    }
 }
 
 /// The servers of a gateway.
@@ -60,6 +71,19 @@ impl ServerPool {
             (None, _) => None,
         };
         found.map(|served| served.server.clone())
+    }
+
+    /// The headers of clients that a server gets.
+    pub fn forward_headers(&self, server: &GatewayServer) -> Vec<ForwardedHeader> {
+        let inner = self.lock();
+        let served = inner.servers.iter().find(|served| served.server.upstream == server.upstream);
+        served.map(|served| served.config.forward_headers.clone()).unwrap_or_default()
+    }
+
+    /// The names of the headers that clients of any server may send for it.
+    pub fn forwarded_names(&self) -> Vec<String> {
+        let inner = self.lock();
+        inner.servers.iter().flat_map(|served| &served.config.forward_headers).map(|rule| rule.from.clone()).collect()
     }
 
     /// The names of all servers.

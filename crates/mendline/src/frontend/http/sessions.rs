@@ -259,6 +259,14 @@ impl Sessions {
             && self.by_id.values().filter(|session| *session.principal == *principal).count() > limit
     }
 
+    /// Removes and returns the sessions of principals that are not known any more.
+    pub fn take_unknown(&mut self, knows: impl Fn(&str) -> bool) -> Vec<Arc<Session>> {
+        let is_unknown = |session: &Arc<Session>| !knows(&session.principal);
+        let named = self.by_id.extract_if(|_, session| is_unknown(session)).map(|(_, session)| session);
+        let implicit = self.implicit.extract_if(|_, session| is_unknown(session)).map(|(_, session)| session);
+        named.chain(implicit).collect()
+    }
+
     /// Takes the sessions of a server out of use, because it is being removed. Their calls go on.
     pub fn note_leaving(&mut self, server: &str) {
         let is_its = |session: &Arc<Session>| *session.server == *server;
@@ -285,6 +293,11 @@ impl Sessions {
             };
         }
         uses
+    }
+
+    /// The number of sessions with this upstream.
+    pub fn count_of(&self, upstream: UpstreamId) -> usize {
+        self.by_id.values().chain(self.implicit.values()).filter(|session| session.upstream == upstream).count()
     }
 
     /// Returns whether a connection reads a stream of a session.

@@ -6,7 +6,9 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mendline_core::policy::tool_filter::ToolFilter;
 use serde::{Deserialize, Serialize};
 
 use super::token::{AccessToken, TokenHash, generate};
@@ -24,10 +26,43 @@ struct Stored {
     tokens: Vec<StoredToken>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct StoredToken {
-    name: String,
+/// A stored token.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredToken {
+    /// Its name.
+    pub name: String,
+    /// The hash of the token.
     hash: String,
+    /// What it opens, and for how long.
+    #[serde(flatten)]
+    pub rights: TokenRights,
+}
+
+/// What a stored token opens, and for how long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRights {
+    /// The servers; all if there is no list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Vec<String>>,
+    /// Patterns of the tools; all if there is no list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Its end, in seconds since 1970; never if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+}
+
+impl TokenRights {
+    /// The time of its end.
+    pub fn end(&self) -> Option<SystemTime> {
+        self.expires.and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
+    }
+
+    fn apply(&self, token: &mut AccessToken) {
+        token.servers.clone_from(&self.servers);
+        token.tools = ToolFilter::new(self.tools.as_deref(), &[]);
+        token.expires = self.end();
+    }
 }
 
 /// A token that was just made. It is shown once.
@@ -49,16 +84,34 @@ pub fn read(state: &Path) -> io::Result<Vec<AccessToken>> {
     read_stored(state)?.tokens.iter().map(|stored| loaded(state, stored)).collect()
 }
 
+/// Reads the stored tokens as they are stored, for the operator.
+pub fn list(state: &Path) -> io::Result<Vec<StoredToken>> {
+    Ok(read_stored(state)?.tokens)
+}
+
+/// Removes a token. Returns whether there was one of this name.
+pub fn remove(state: &Path, name: &str) -> io::Result<bool> {
+    let mut all = read_stored(state)?;
+    let before = all.tokens.len();
+    all.tokens.retain(|token| token.name != name);
+    if all.tokens.len() == before {
+        return Ok(false);
+    }
+    write(state, &all)?;
+    Ok(true)
+}
+
 /// Makes a token and stores its hash. A token of the same name is replaced.
-pub fn add(state: &Path, name: &str) -> io::Result<NewToken> {
+pub fn add(state: &Path, name: &str, rights: TokenRights) -> io::Result<NewToken> {
     own_folder(state)?;
     let mut all = read_stored(state)?;
-    let made = make(name)?;
+    let mut made = make(name)?;
+    rights.apply(&mut made.stored);
     all.tokens.retain(|token| token.name != name);
     if all.tokens.len() >= LIMIT {
         return Err(problem(state, &format!("has {LIMIT} tokens, which is the limit")));
     }
-    all.tokens.push(StoredToken { name: name.to_owned(), hash: made.stored.hash.to_string() });
+    all.tokens.push(StoredToken { name: name.to_owned(), hash: made.stored.hash.to_string(), rights });
     write(state, &all)?;
     Ok(made)
 }
@@ -73,7 +126,9 @@ pub fn make(name: &str) -> io::Result<NewToken> {
 fn loaded(state: &Path, stored: &StoredToken) -> io::Result<AccessToken> {
     let hash =
         stored.hash.parse().map_err(|_| problem(state, &format!("has no hash of the token {:?}", stored.name)))?;
-    Ok(AccessToken::new(&stored.name, hash))
+    let mut token = AccessToken::new(&stored.name, hash);
+    stored.rights.apply(&mut token);
+    Ok(token)
 }
 
 fn read_stored(state: &Path) -> io::Result<Stored> {
@@ -110,8 +165,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         assert!(read(&state).unwrap().is_empty());
-        let first = add(&state, "first").unwrap();
-        let second = add(&state, "second").unwrap();
+        let first = add(&state, "first", TokenRights::default()).unwrap();
+        let second = add(&state, "second", TokenRights::default()).unwrap();
         let names: Vec<_> = read(&state).unwrap().into_iter().map(|token| (token.name, token.hash)).collect();
         let expected = [("first", &first), ("second", &second)];
         assert_eq!(names, expected.map(|(name, made)| (name.to_owned(), TokenHash::of(&made.token))));
@@ -124,18 +179,32 @@ mod tests {
     fn token_of_the_same_name_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        let old = add(&state, "ci").unwrap();
-        let new = add(&state, "ci").unwrap();
+        let old = add(&state, "ci", TokenRights::default()).unwrap();
+        let new = add(&state, "ci", TokenRights::default()).unwrap();
         let hashes: Vec<_> = read(&state).unwrap().iter().map(|token| token.hash).collect();
         assert_eq!(hashes, [new.stored.hash]);
         assert_ne!(old.token, new.token);
     }
 
     #[test]
+    fn rights_of_a_token_are_stored_and_a_removed_one_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let (servers, tools) = (Some(vec!["notes".to_owned()]), Some(vec!["read_*".to_owned()]));
+        let rights = TokenRights { servers, tools, expires: Some(1_800_000_000) };
+        add(&state, "ci", rights.clone()).unwrap();
+        let token = read(&state).unwrap().pop().unwrap();
+        assert_eq!((token.servers, token.expires), (rights.servers.clone(), rights.end()));
+        assert!(token.tools.allows("read_note") && !token.tools.allows("write_note"));
+        assert!(remove(&state, "ci").unwrap() && !remove(&state, "ci").unwrap());
+        assert!(read(&state).unwrap().is_empty());
+    }
+
+    #[test]
     fn damaged_file_is_named_with_the_way_out() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
-        add(&state, "ci").unwrap();
+        add(&state, "ci", TokenRights::default()).unwrap();
         for text in ["", "{", r#"{"tokens":[{"name":"x","hash":"md5:1"}]}"#] {
             fs::write(path(&state), text).unwrap();
             let error = read(&state).unwrap_err().to_string();

@@ -60,9 +60,14 @@ impl Gateway {
         server: &GatewayServer,
         principal: &Arc<str>,
     ) -> Result<Option<Arc<Session>>, Box<Answer>> {
-        if let Some(session) = self.lock().get(id) {
+        let known = self.lock().get(id);
+        if let Some(session) = known {
             let is_owner = session.principal == *principal && session.server == server.name;
-            return if is_owner { Ok(Some(session)) } else { Err(Box::new(unknown_session())) };
+            return if is_owner && self.adopt_headers(&session, server) {
+                Ok(Some(session))
+            } else {
+                Err(Box::new(unknown_session()))
+            };
         }
         match self.sealer.open(id) {
             Some(ticket) if self.lock_ended().contains(ticket.number) => Err(Box::new(unknown_session())),
@@ -83,7 +88,8 @@ impl Gateway {
         foreign: Option<&str>,
     ) -> Result<Arc<Session>, Box<Answer>> {
         let revision = legacy_revision(headers).map_err(|refused| Box::new(refused_post(&refused)))?.to_owned();
-        let foreign = foreign.map(|id| ForeignKey::new(&principal, &server.name, id));
+        let shared = server.forwarded.share_name(&principal);
+        let foreign = foreign.map(|id| ForeignKey::new(&shared, &server.name, id));
         // The table stays locked, so that requests at the same time get one session.
         let mut sessions = self.lock();
         if let Some(session) = foreign.as_ref().and_then(|key| sessions.of_foreign(key)) {
@@ -92,7 +98,7 @@ impl Gateway {
         let params = Bytes::from(default_params(&revision));
         let id = self.seal(&principal, server, &params);
         let resumed = initialize_request(&params);
-        let share = ShareKey::WithoutHandshake { principal: Arc::clone(&principal), revision: revision.clone() };
+        let share = ShareKey::WithoutHandshake { principal: shared, revision: revision.clone() };
         let new = NewSession { server, principal, revision, id, share };
         let session = self.open_client(&mut sessions, new, Opened::Unasked)?;
         self.open_in_engine(&session, resumed);
@@ -109,12 +115,13 @@ impl Gateway {
         principal: Arc<str>,
     ) -> Result<Arc<Session>, Box<Answer>> {
         let revision = "modern".to_owned();
-        let key = ImplicitKey { principal: Arc::clone(&principal), server: Arc::clone(&server.name) };
+        let shared = server.forwarded.share_name(&principal);
+        let key = ImplicitKey { principal: Arc::clone(&shared), server: Arc::clone(&server.name) };
         let mut sessions = self.lock();
         if let Some(session) = sessions.implicit(&key) {
             return Ok(session);
         }
-        let share = ShareKey::Modern { principal: Arc::clone(&principal) };
+        let share = ShareKey::Modern { principal: shared };
         let new = NewSession { server, principal, revision, id: None, share };
         let session = self.open_client(&mut sessions, new, Opened::ByClient)?;
         self.open_in_engine(&session, None);
@@ -134,7 +141,7 @@ impl Gateway {
             _ => Bytes::new(),
         };
         let revision = revision_of(&params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
-        let share = ShareKey::of_handshake(&principal, &params);
+        let share = ShareKey::of_handshake(&server.forwarded.share_name(&principal), &params);
         let id = self.seal(&principal, server, &params);
         let mut sessions = self.lock();
         let new = NewSession { server, principal, revision, id, share };
@@ -173,7 +180,7 @@ impl Gateway {
             return Ok(session);
         }
         let revision = revision_of(params).unwrap_or_else(|| DEFAULT_REVISION.to_owned());
-        let share = ShareKey::of_handshake(&principal, params);
+        let share = ShareKey::of_handshake(&server.forwarded.share_name(&principal), params);
         // Parameters that were too long for an id are not known any more.
         let known = if params.is_empty() { default_params(&revision) } else { params.to_vec() };
         let new = NewSession { server, principal, revision, id: Some(id.to_owned()), share };
@@ -181,6 +188,26 @@ impl Gateway {
         self.open_in_engine(&session, initialize_request(&known));
         self.keep(sessions, &session)?;
         Ok(session)
+    }
+
+    /// Returns whether a session may be used with the headers of this request. Other values than before replace those
+    /// of a session that shares its upstream with no other.
+    fn adopt_headers(&self, session: &Session, server: &GatewayServer) -> bool {
+        if self.hub.has_request_headers(session.upstream, &server.forwarded) {
+            return true;
+        }
+        let is_alone = self.lock().count_of(session.upstream) == 1;
+        if is_alone {
+            self.set_headers(session.upstream, server);
+        }
+        is_alone
+    }
+
+    fn set_headers(&self, upstream: UpstreamId, server: &GatewayServer) {
+        if !server.forwarded.is_empty() {
+            self.redactor.learn_renewed(&server.forwarded.secrets());
+        }
+        self.hub.set_request_headers(upstream, &server.forwarded);
     }
 
     fn seal(&self, principal: &str, server: &GatewayServer, params: &Bytes) -> Option<String> {
@@ -197,8 +224,9 @@ impl Gateway {
     ) -> Result<Arc<Session>, Box<Answer>> {
         let NewSession { server, principal, revision, id, share } = new;
         let upstream = self.place(sessions, server, &principal, share).map_err(|full| Box::new(no_room(full)))?;
+        self.set_headers(upstream, server);
         let client = self.hub.new_client();
-        self.hub.add_client(client, Arc::clone(&principal), self.access.tools_of(&principal));
+        self.hub.add_client(client, Arc::clone(&principal), self.access().tools_of(&principal));
         self.hub.open_stream(client, StreamId::COMMON);
         let name = Arc::clone(&server.name);
         Ok(Arc::new(Session::new((client, upstream), id, principal, name, revision, opened)))
@@ -244,7 +272,7 @@ impl Gateway {
     /// use, the new one is refused.
     fn keep(&self, mut sessions: MutexGuard<'_, Sessions>, session: &Arc<Session>) -> Result<(), Box<Answer>> {
         sessions.insert(session);
-        let limit = self.access.sessions;
+        let limit = self.access().sessions;
         let surplus = sessions.take_surplus(session, limit);
         let is_full = sessions.is_above(&session.principal, limit);
         if let Some(id) = session.id.as_ref().filter(|_| is_full) {

@@ -59,7 +59,7 @@ impl Gateway {
         let received = Received::from_text(posted, &self.limits);
         self.refuse_while_draining(&received)?;
         // Answers on the common stream have no stream of their own, so only the rate counts.
-        drop(admit(&self.admission(server), &session.principal, &received)?);
+        drop(admit(&self.admission(&self.access(), server), &session.principal, &received)?);
         if let Received::Broken { .. } | Received::TooLong { .. } = received {
             return Ok(broken(&received));
         }
