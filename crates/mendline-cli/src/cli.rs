@@ -16,6 +16,7 @@ use crate::control::{ControlOptions, ReconnectOptions};
 use crate::demo::DemoOptions;
 use crate::demo_server::DemoServerOptions;
 use crate::doctor::DoctorOptions;
+use crate::explain::ExplainOptions;
 use crate::list::ListOptions;
 use crate::log_files::LogFileOptions;
 use crate::login::LoginOptions;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Token(Box<TokenOptions>),
     /// Show the state and the calls of every server of every running Mendline
     Status(StatusOptions),
+    /// Explain one call: what it waited for, each attempt, the rule that decided, what to do
+    Explain(ExplainOptions),
     /// Show what was recovered: restarts, reconnects, retries, saved calls
     Stats(StatsOptions),
     /// Print or serve the metrics of every running Mendline, for Prometheus

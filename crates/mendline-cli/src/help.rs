@@ -19,7 +19,7 @@ use crate::style::{Style, width};
 /// Groups of commands, by purpose.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Connect", &["run", "serve", "login", "logout", "token"]),
-    ("Inspect", &["status", "stats", "metrics", "list", "logs", "doctor", "report", "tools"]),
+    ("Inspect", &["status", "stats", "metrics", "list", "logs", "explain", "doctor", "report", "tools"]),
     ("Control", &["call", "reconnect", "isolate", "resume"]),
     ("Set up", &["wrap", "unwrap", "add", "set", "unset", "remove", "check", "schema", "completions", "man"]),
     ("Try it", &["demo", "chaos"]),

@@ -220,6 +220,43 @@ pub(crate) fn servers(directory: &Path) -> Vec<String> {
     folder.map(|folder| folder.servers().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }
 
+/// The lines of all log files of this user, without messages, for other commands.
+pub(crate) struct LogLines(Folder);
+
+impl LogLines {
+    /// Lists the log files.
+    pub(crate) fn of_user() -> io::Result<LogLines> {
+        let state = state_directory(|name| std::env::var_os(name));
+        let path = state.ok_or_else(|| io::Error::other("there is no state directory"))?.join(FOLDER);
+        Folder::read(&path, false).map(LogLines)
+    }
+
+    /// Returns the names of the servers.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        self.0.servers().into_iter().map(str::to_owned).collect()
+    }
+
+    /// Returns whether the selected server has log files.
+    pub(crate) fn has(&self, selector: &ServerSelector) -> bool {
+        !self.0.of(Some(selector)).is_empty()
+    }
+
+    /// Returns the lines of the selected servers, or all, from the newest to the oldest.
+    pub(crate) fn backward(&self, selector: Option<&ServerSelector>) -> BackwardLines {
+        BackwardLines(Merge::backward(&self.0.of(selector), None))
+    }
+}
+
+/// Lines from the newest to the oldest.
+pub(crate) struct BackwardLines(Merge);
+
+impl BackwardLines {
+    /// Returns the next line, which is older than the last one.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.0.next()?.map(|line| line.text))
+    }
+}
+
 /// Output of lines.
 struct Output {
     out: BufWriter<output::Stdout>,

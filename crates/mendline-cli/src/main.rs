@@ -19,6 +19,7 @@ mod demo;
 mod demo_server;
 mod doctor;
 mod editing;
+mod explain;
 mod external_inputs;
 mod first_run;
 mod gateway_access;
@@ -92,6 +93,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Logout(options) => logout::run(&options),
         Command::Token(options) => token::run(&options),
         Command::Status(options) => status::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Stats(options) => stats::run(&options),
         Command::Metrics(options) => metrics::run(&options),
         Command::Reconnect(options) => control::reconnect(&options),

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 
-use self::anonymous::Anonymizer;
+pub(crate) use self::anonymous::Anonymizer;
 use self::parts::Part;
 use crate::cli::{NEGATIVE, USAGE};
 use crate::output;
@@ -136,6 +136,11 @@ fn write(path: &Path, report: &str) -> ExitCode {
             ExitCode::from(NEGATIVE)
         }
     }
+}
+
+/// Returns what hides the secrets of all configured servers, and what identifies the user.
+pub(crate) fn anonymizer() -> Anonymizer {
+    Anonymizer::new(&configuration::collect())
 }
 
 /// Collects all parts, and hides what identifies the user.

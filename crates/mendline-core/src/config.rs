@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::defaults;
 use crate::policy::effect::Effect;
 use crate::policy::tool_filter::ToolFilter;
+use crate::reason::Reason;
 
 /// The configuration of one engine.
 #[derive(Clone, Debug)]
@@ -252,6 +253,13 @@ pub struct Retry {
     pub codes: BTreeMap<i64, OnError>,
     /// Configured rules for HTTP statuses without a JSON-RPC response.
     pub statuses: BTreeMap<u16, OnError>,
+}
+
+impl Retry {
+    /// Returns whether the configuration has a rule for the HTTP status of this reason.
+    pub(crate) fn has_status_rule(&self, why: &Reason) -> bool {
+        why.status().is_some_and(|status| self.statuses.contains_key(&status))
+    }
 }
 
 impl Default for Retry {

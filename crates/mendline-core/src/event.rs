@@ -5,6 +5,7 @@
 //! name is in `event/name.rs`. Events of every healthy call share the name of their tool and carry no other text, so
 //! emitting them is cheap.
 
+mod call;
 mod level;
 mod name;
 mod state;
@@ -17,7 +18,8 @@ use std::time::Duration;
 use mendline_wire::Method;
 
 use crate::config::RateLimit;
-use crate::evidence::Outcome;
+use crate::evidence::{Evidence, Outcome};
+use crate::policy::rule::Rule;
 use crate::port::{Challenge, ClientId, LinkId, UpstreamId};
 use crate::reason::{ConnectivityChange, CredentialError, Reason, RefusalReason, SpawnError};
 use crate::words::Cause;
@@ -356,6 +358,8 @@ pub enum Event {
         tool: Option<ToolName>,
         attempt: u32,
         outcome: Outcome,
+        /// The part of it that was written, and the reply.
+        evidence: Evidence,
         why: Reason,
     },
     /// The call is sent again.
@@ -370,6 +374,8 @@ pub enum Event {
         most: u32,
         /// The outcome of the attempt before.
         outcome: Outcome,
+        /// The rule that allows it.
+        rule: Rule,
         why: Reason,
         was_out: bool,
     },
@@ -445,6 +451,8 @@ pub enum Event {
         was_out: bool,
         cause: Cause,
         outcome: Outcome,
+        /// The rule that decided it.
+        rule: Rule,
         took: Duration,
         why: Reason,
     },

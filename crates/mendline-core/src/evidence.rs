@@ -53,6 +53,29 @@ pub enum Reply {
     Unprocessed(u16),
 }
 
+impl Reply {
+    /// The name of the reply in logs and machine-readable facts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reply::None => "none",
+            Reply::Response => "response",
+            Reply::Unreadable => "unreadable",
+            Reply::RefusedByTransport => "refused_by_transport",
+            Reply::SessionGone => "session_gone",
+            Reply::HeadersRefused => "headers_refused",
+            Reply::Status(_) | Reply::Unprocessed(_) => "status",
+        }
+    }
+
+    /// The HTTP status of the reply, if it is only a status.
+    pub fn status(self) -> Option<u16> {
+        match self {
+            Reply::Status(status) | Reply::Unprocessed(status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
 /// The evidence of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {

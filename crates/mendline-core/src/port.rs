@@ -617,3 +617,14 @@ pub enum Written {
     /// Possibly all of it.
     Whole,
 }
+
+impl Written {
+    /// The name in logs and machine-readable facts.
+    pub fn word(self) -> &'static str {
+        match self {
+            Written::Nothing => "nothing",
+            Written::Partial => "partial",
+            Written::Whole => "whole",
+        }
+    }
+}

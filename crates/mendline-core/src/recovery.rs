@@ -255,6 +255,7 @@ mod tests {
             attempt: 2,
             most: 3,
             outcome,
+            rule: crate::policy::rule::Rule::MayRepeat,
             why,
             was_out: true,
         }
@@ -286,6 +287,7 @@ mod tests {
             was_out: false,
             cause,
             outcome,
+            rule: crate::policy::rule::Rule::Unavailable,
             took,
             why,
         }

@@ -11,6 +11,7 @@
 //! Calls do not depend on this module: without a socket a process works as usual, but `mendline status` does not see
 //! it.
 
+pub mod call_report;
 pub mod message;
 mod parent;
 pub mod registry;

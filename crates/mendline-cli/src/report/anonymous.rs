@@ -17,7 +17,7 @@ const SHORTEST: usize = 3;
 const COMMON: [&str; 4] = ["root", "user", "mendline", "runner"];
 
 /// Replaces what identifies the user.
-pub(super) struct Anonymizer {
+pub(crate) struct Anonymizer {
     redactor: Redactor,
     home: Option<String>,
     /// Names, and their replacements.
@@ -53,7 +53,7 @@ impl Anonymizer {
     }
 
     /// Returns a text in which all of this is replaced, with control characters escaped.
-    pub(super) fn anonymous(&self, text: &str) -> String {
+    pub(crate) fn anonymous(&self, text: &str) -> String {
         let text = String::from_utf8_lossy(&self.redactor.redact(text.as_bytes())).into_owned();
         let text = match &self.home {
             Some(home) => text.replace(home, "~"),

@@ -14,6 +14,7 @@ mod client;
 
 mod canary;
 mod children;
+mod explain;
 mod home;
 mod peers;
 mod proxies;

@@ -11,6 +11,7 @@ mod client;
 mod commands;
 mod completion;
 mod connections;
+mod explain;
 mod many;
 mod metrics;
 mod probing;

@@ -7,6 +7,7 @@
 mod client;
 
 mod disk;
+mod explain;
 mod following;
 mod keeping;
 mod reading;

@@ -54,6 +54,7 @@ fn failed(outcome: Outcome, why: Reason) -> Event {
         was_out: true,
         cause: Cause::Unavailable,
         outcome,
+        rule: crate::policy::rule::Rule::Unavailable,
         took: Duration::from_secs(1),
         why,
     }

@@ -38,7 +38,8 @@
 //!   of single tools.
 //! - [`tool_filter`]: the tools that a client may use.
 //! - [`queue`]: fairness between clients. [`deadline`]: timeouts of tools.
-//! - [`retry`], [`effect`]: whether a call is sent again. [`budget`]: the retry budget. [`backoff`]: the wait.
+//! - [`retry`], [`effect`]: whether a call is sent again. [`rule`]: the names of these decisions. [`budget`]: the retry
+//!   budget. [`backoff`]: the wait.
 
 pub mod backoff;
 pub mod breaker;
@@ -50,6 +51,7 @@ pub mod limit;
 pub mod pause;
 pub mod queue;
 pub mod retry;
+pub mod rule;
 pub mod tool_breakers;
 pub mod tool_filter;
 pub mod tool_limits;

@@ -19,6 +19,7 @@ use crate::event::{Event, LinkState};
 use crate::evidence::{Evidence, Outcome, Reply};
 use crate::moment::Moment;
 use crate::policy::retry::{self, Loss, RetryDecision};
+use crate::policy::rule::{FailureFacts, Rule};
 use crate::port::LinkId;
 use crate::reason::{LossReason, Reason, RefusalReason};
 use crate::slab::Key;
@@ -222,7 +223,7 @@ impl Upstream {
         call.worst_outcome = call.worst_outcome.max(outcome);
         if call.is_out {
             let (name, tool, attempt, why) = (call.name, call.tool.clone(), call.attempts, why.clone());
-            cx.emit(Event::AttemptEnded { upstream: self.id, call: name, tool, attempt, outcome, why });
+            cx.emit(Event::AttemptEnded { upstream: self.id, call: name, tool, attempt, outcome, evidence, why });
         }
         if outcome == Outcome::NotSent {
             // It cannot have run, so it is no attempt.
@@ -270,8 +271,9 @@ impl Upstream {
         let Some(call) = self.calls.get_mut(key) else { return false };
         call.stream.restart();
         self.gate.note_waits(call.name);
-        let (method, tool, most) =
-            (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts + call.uncounted);
+        let policy = &call.policy(&self.config).retry;
+        let (method, tool, most) = (call.method(), call.tool.clone(), policy.attempts + call.uncounted);
+        let has_status_rule = policy.has_status_rule(&why);
         // The detection of the transport is no failure, and the next request no second attempt.
         let is_detection = why == Reason::Loss(LossReason::TryingSse);
         call.last_failure = Some(why.clone()).filter(|_| !is_detection);
@@ -280,8 +282,19 @@ impl Upstream {
             call.emit_return(self.id, cx);
         } else {
             let was_out = std::mem::take(&mut call.is_out);
-            let upstream = self.id;
-            cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why, was_out });
+            let (upstream, rule) = (self.id, Rule::of_retry(evidence, has_status_rule));
+            cx.emit(Event::CallRetried {
+                upstream,
+                call: name,
+                method,
+                tool,
+                attempt,
+                most,
+                outcome,
+                rule,
+                why,
+                was_out,
+            });
         }
         // A new key, so that a late answer to the lost attempt is not taken for that of the next one.
         let Some(key) = self.calls.rename(key) else { return false };
@@ -336,6 +349,15 @@ impl Upstream {
         let is_final = needs_person || matches!(cause, Cause::Refused | Cause::CannotBridge);
         let retryable = may_repeat && !is_final;
         let retry_after = self.retry_hint(cause, &call.request, cx.now).filter(|_| !is_final);
+        let policy = &call.policy(&self.config).retry;
+        let rule = Rule::of_failure(FailureFacts {
+            cause,
+            outcome,
+            effect: call.effect,
+            why: &why,
+            is_spent: call.counted() >= policy.attempts,
+            has_status_rule: policy.has_status_rule(&why),
+        });
         cx.emit(Event::CallFailed {
             upstream: self.id,
             call: call.name,
@@ -345,6 +367,7 @@ impl Upstream {
             was_out: call.is_out,
             cause,
             outcome,
+            rule,
             took: cx.now.since(call.arrived),
             why: why.clone(),
         });

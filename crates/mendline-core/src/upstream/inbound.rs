@@ -21,6 +21,7 @@ use crate::evidence::{Evidence, Outcome, Reply};
 use crate::list_cache::error_code;
 use crate::policy::backoff;
 use crate::policy::retry::{self, Loss, RetryDecision};
+use crate::policy::rule::Rule;
 use crate::port::{LinkId, Written};
 use crate::reason::{HandshakeError, LossReason, Reason};
 use crate::request::{ListKind, Op};
@@ -204,7 +205,9 @@ impl Upstream {
         let was_out = std::mem::take(&mut call.is_out);
         let (name, attempt) = (call.name, call.attempts + 1);
         self.gate.note_waits(name);
-        let (method, tool, most) = (call.method(), call.tool.clone(), call.policy(&self.config).retry.attempts);
+        let policy = &call.policy(&self.config).retry;
+        let (method, tool, most) = (call.method(), call.tool.clone(), policy.attempts);
+        let rule = if policy.codes.contains_key(&code) { Rule::ConfiguredCode } else { Rule::InternalError };
         let (upstream, outcome, why) = (self.id, Outcome::Answered, Reason::ErrorCode { code });
         cx.emit(Event::AttemptEnded {
             upstream,
@@ -212,9 +215,10 @@ impl Upstream {
             tool: tool.clone(),
             attempt: attempt - 1,
             outcome,
+            evidence: Evidence { written: Written::Whole, reply: Reply::Response },
             why: why.clone(),
         });
-        cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, why, was_out });
+        cx.emit(Event::CallRetried { upstream, call: name, method, tool, attempt, most, outcome, rule, why, was_out });
         if let Some(key) = self.calls.rename(key) {
             self.calls.wait(key, cx.now, not_before);
             self.disarm(key, cx);

@@ -24,6 +24,7 @@ use crate::cx::Cx;
 use crate::event::Event;
 use crate::evidence::Outcome;
 use crate::moment::Moment;
+use crate::policy::rule::Rule;
 use crate::reason::Reason;
 use crate::request::Op;
 use crate::slab::Key;
@@ -146,6 +147,7 @@ impl Upstream {
             attempt: call.attempts + 1,
             most,
             outcome: Outcome::Unknown,
+            rule: Rule::MayRepeat,
             why: Reason::TimedOut { after: Some(after) },
             was_out,
         });

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::call_report::CallAnswer;
 use super::snapshot::Snapshot;
 use crate::metrics::Sample;
 
@@ -12,7 +13,7 @@ use crate::metrics::Sample;
 pub(super) const REQUEST_BYTES: usize = 4 * 1024;
 
 /// The limit of a response, in bytes.
-pub(super) const RESPONSE_BYTES: usize = 1024 * 1024;
+pub(super) const RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,15 @@ pub enum Request {
     Snapshot,
     /// Returns the metrics of the process and its servers.
     Metrics,
+    /// Returns the course of one call.
+    Call {
+        /// The number of the call; the newest one that had trouble, else the newest, if it is omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<u64>,
+        /// The server; all servers if it is omitted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        server: Option<String>,
+    },
     /// Returns events from now on.
     Events {
         /// The lowest level.
@@ -83,6 +93,8 @@ pub enum Response {
     Snapshot(Box<Snapshot>),
     /// The metrics of the process and its servers.
     Metrics(Vec<Sample>),
+    /// The course of one call.
+    Call(CallAnswer),
     /// Events follow.
     Following,
     /// An event.

@@ -10,6 +10,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::call_report::CallAnswer;
 use super::message::{Command, EventRecord, Level, RESPONSE_BYTES, Request, Response};
 use super::runtime_dir;
 use super::snapshot::Snapshot;
@@ -177,6 +178,12 @@ impl Process {
         }
     }
 
+    /// Returns the course of one of its calls: the one with this number, or the newest that had trouble, else the newest.
+    pub fn call(&self, call: Option<u64>, server: Option<&str>, within: Duration) -> Result<CallAnswer, QueryError> {
+        let deadline = Instant::now() + within;
+        self.send(&Request::Call { call, server: server.map(str::to_owned) })?.call(deadline)
+    }
+
     /// Follows its events from this level up.
     pub fn follow(&self, level: Level, within: Duration) -> Result<EventStream, QueryError> {
         let deadline = Instant::now() + within;
@@ -271,6 +278,13 @@ impl Connection {
     fn metrics(&mut self, deadline: Instant) -> Result<Vec<Sample>, QueryError> {
         match self.response(deadline)? {
             Response::Metrics(samples) => Ok(samples),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn call(&mut self, deadline: Instant) -> Result<CallAnswer, QueryError> {
+        match self.response(deadline)? {
+            Response::Call(answer) => Ok(answer),
             other => Err(unexpected(&other)),
         }
     }

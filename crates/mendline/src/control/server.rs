@@ -156,6 +156,7 @@ async fn handle_connection(stream: ServerStream, store: &SharedStatus, send_inpu
         let response = match serde_json::from_slice(&request) {
             Ok(Request::Snapshot) => Response::Snapshot(Box::new(lock(store).snapshot())),
             Ok(Request::Metrics) => Response::Metrics(lock(store).metrics()),
+            Ok(Request::Call { call, server }) => Response::Call(lock(store).call(call, server.as_deref())),
             Ok(Request::Command { command, server }) => run_command(command, server.as_deref(), store, send_input),
             Ok(Request::Events { level }) => return follow(level, reader, writer, store).await,
             Err(error) => {

@@ -4,7 +4,9 @@
 //! updates counters: it reads no clock, formats nothing and allocates nothing. It reads the clock for events that start
 //! a duration in the status. It formats text only for followers and snapshots.
 
+mod calls;
 mod entry;
+mod stories;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,6 +16,7 @@ use mendline_core::{Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
+use self::stories::Stories;
 use super::message::{EventRecord, Level};
 use super::parent::parent;
 use super::registry::StreamItem;
@@ -31,6 +34,8 @@ pub struct StatusStore {
     process: ProcessInfo,
     slots: Vec<Slot>,
     followers: Vec<Follower>,
+    /// The single calls, for `mendline explain`.
+    stories: Stories,
     is_stopping: bool,
     /// Redacts all texts in snapshots and events.
     redactor: Redactor,
@@ -73,7 +78,14 @@ impl StatusStore {
         };
         let now = clock();
         let slots = upstreams.iter().map(|upstream| Slot::Server(Box::new(Entry::new(upstream, now)))).collect();
-        StatusStore { process, slots, followers: Vec::new(), is_stopping: false, redactor: Redactor::default() }
+        StatusStore {
+            process,
+            slots,
+            followers: Vec::new(),
+            stories: Stories::default(),
+            is_stopping: false,
+            redactor: Redactor::default(),
+        }
     }
 
     /// Sets the redactor.
@@ -174,6 +186,7 @@ impl StatusStore {
             Event::UpstreamRemoved { upstream } => {
                 let base = self.base(*upstream);
                 *self.slot(*upstream) = Slot::Free;
+                self.stories.forget(*upstream);
                 self.entry(base).into_iter().for_each(Entry::remove_member);
             }
             _ => {}
@@ -215,6 +228,7 @@ impl StatusStore {
             }
             Some(Slot::Free) | None => {}
         }
+        self.stories.apply(event, at.unix_micros);
         if !is_routine {
             self.apply_change(event);
             self.note_process(event);
@@ -296,6 +310,11 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
+fn unix_micros() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// An observer that writes to a status store.
 #[derive(Debug)]
 pub struct StatusObserver(SharedStatus);
@@ -314,6 +333,8 @@ impl Observer for StatusObserver {
 
     fn on_stderr(&mut self, upstream: UpstreamId, line: &[u8]) {
         let mut store = lock(&self.0);
+        let base = store.base(upstream);
+        store.stories.note_stderr(base, line, unix_micros());
         if !store.followers.is_empty() {
             store
                 .publish(Some(upstream), Level::Info, true, |redactor| shown(&String::from_utf8_lossy(line), redactor));

@@ -191,6 +191,7 @@ mod tests {
             attempt: 2,
             most: 3,
             outcome: Outcome::Unknown,
+            rule: mendline_core::policy::rule::Rule::MayRepeat,
             why: Reason::ConnectionEnded,
             was_out: true,
         }

@@ -10,8 +10,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use mendline_core::event::{Answered, ToolName};
+use mendline_core::policy::rule::Rule;
 use mendline_core::reason::Reason;
-use mendline_core::{Event, UpstreamId};
+use mendline_core::{Event, Outcome, UpstreamId};
 use mendline_wire::Method;
 
 use super::now;
@@ -82,7 +83,7 @@ impl Encoder {
             if may_quote_system_error(event) {
                 object.errno(&String::from_utf8_lossy(&text));
             }
-            if let (Some(before), Some(call), Some(upstream)) = (before, call_of(event), entry.upstream) {
+            if let (Some(before), Some(call), Some(upstream)) = (before, event.call(), entry.upstream) {
                 object.before(before, upstream, call);
             }
         });
@@ -221,34 +222,9 @@ fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-/// Returns the number of the call that an event belongs to.
-fn call_of(event: &Event) -> Option<u64> {
-    match event {
-        Event::CallAccepted { call, .. }
-        | Event::AttemptStarted { call, .. }
-        | Event::AttemptEnded { call, .. }
-        | Event::RetryRefused { call, .. }
-        | Event::ResponseResumed { call, .. }
-        | Event::CallReturned { call, .. }
-        | Event::VerdictAwaited { call, .. }
-        | Event::HintsAwaited { call, .. }
-        | Event::CallSilent { call, .. }
-        | Event::SilenceEnded { call, .. }
-        | Event::CallRetried { call, .. }
-        | Event::CallAnswered { call, .. }
-        | Event::ProvisionalAnswer { call, .. }
-        | Event::CallFailed { call, .. }
-        | Event::CallCancelled { call, .. }
-        | Event::CallAbandoned { call, .. }
-        | Event::RateLimited { call, .. }
-        | Event::IdTypeRepaired { call, .. } => Some(*call),
-        _ => None,
-    }
-}
-
 /// Appends the members of an event besides its text.
 fn members(event: &Event, object: &mut Object<'_>) {
-    if let Some(call) = call_of(event) {
+    if let Some(call) = event.call() {
         object.number("call", call);
     }
     let method = |object: &mut Object<'_>, method: &Method| {
@@ -284,18 +260,21 @@ fn members(event: &Event, object: &mut Object<'_>) {
             object.number("attempt", u64::from(*attempt));
             object.number("number", *number);
         }
-        Event::AttemptEnded { tool: name, attempt, outcome, why, .. } => {
+        Event::AttemptEnded { tool: name, attempt, outcome, evidence, why, .. } => {
             tool(object, name);
             object.number("attempt", u64::from(*attempt));
             object.word("outcome", outcome.word());
+            object.word("written", evidence.written.word());
+            object.word("reply", evidence.reply.word());
             object.reason(why);
         }
-        Event::CallRetried { method: it, tool: name, attempt, most, outcome, why, .. } => {
+        Event::CallRetried { method: it, tool: name, attempt, most, outcome, rule, why, .. } => {
             method(object, it);
             tool(object, name);
             object.number("attempt", u64::from(*attempt));
             object.number("attempts", u64::from(*most));
             object.word("outcome", outcome.word());
+            object.word("rule", rule.name());
             object.reason(why);
         }
         Event::RetryRefused { tool: name, .. } => tool(object, name),
@@ -323,13 +302,14 @@ fn members(event: &Event, object: &mut Object<'_>) {
             }
             object.number("tookMs", took.as_millis() as u64);
         }
-        Event::CallFailed { method: it, tool: name, attempts, cause, outcome, took, why, .. } => {
+        Event::CallFailed { method: it, tool: name, attempts, cause, outcome, rule, took, why, .. } => {
             method(object, it);
             tool(object, name);
             object.number("attempts", u64::from(*attempts));
             object.word("cause", cause.word());
             object.raw("code", &cause.code().to_string());
             object.word("outcome", outcome.word());
+            object.word("rule", rule.name());
             object.reason(why);
             object.number("tookMs", took.as_millis() as u64);
         }
@@ -339,6 +319,8 @@ fn members(event: &Event, object: &mut Object<'_>) {
             tool(object, name);
             object.word("cause", cause.word());
             object.raw("code", &cause.code().to_string());
+            object.word("outcome", Outcome::NotSent.word());
+            object.word("rule", Rule::of_rejection(*cause, why).name());
             object.reason(why);
         }
         Event::LinkStateChanged { from, to, why, .. } => {
@@ -374,7 +356,7 @@ fn may_quote_system_error(event: &Event) -> bool {
 mod tests {
     use mendline_core::reason::ConnectError;
     use mendline_core::words::Cause;
-    use mendline_core::{ClientId, Outcome, Secret};
+    use mendline_core::{ClientId, Secret};
     use serde_json::Value;
 
     use super::*;
@@ -403,6 +385,7 @@ mod tests {
             attempts: 2,
             cause: Cause::Unavailable,
             outcome: Outcome::NotSent,
+            rule: Rule::Unavailable,
             took: Duration::from_millis(1500),
             why,
             was_out: false,
@@ -432,6 +415,7 @@ mod tests {
             ("code", (-31001).into()),
             ("method", "tools/call".into()),
             ("cause", "unavailable".into()),
+            ("rule", "unavailable".into()),
             ("outcome", "not_sent".into()),
             ("attempts", 2.into()),
             ("tookMs", 1500.into()),
