@@ -10,7 +10,6 @@ use std::time::Duration;
 use mendline::builder::ControlSocket;
 use mendline::catalogue::CatalogueFile;
 use mendline::control::runtime_dir;
-use mendline::decisions::UpstreamId;
 use mendline::decisions::config::Transport;
 use mendline::frontend::ChannelFrontend;
 use mendline::frontend::http::{Audit, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
@@ -107,7 +106,7 @@ fn prepare(options: ServeOptions) -> Result<Prepared, Refusal> {
         loaded = Some(read);
     }
     let names: Vec<String> = plans.iter().map(|(_, plan)| plan.upstream.name.clone()).collect();
-    let mut log = Log::to_stderr(level, names.clone());
+    let mut log = Log::of_gateway(level, names.clone());
     for (_, plan) in &plans {
         log.redactor().learn(&plan.secrets());
     }
@@ -212,7 +211,6 @@ impl Prepared {
         let pool = Arc::new(ServerPool::new(hub.clone(), servers.iter().map(RunningServer::for_gateway)));
         let gateway = Gateway::new(hub, Arc::clone(&pool), access.access, sealer, limits).with_status(running.status());
         let gateway = Arc::new(gateway);
-        let first = servers.first().map_or(UpstreamId(0), |server| server.handle.id);
         let watched = file.map(|file| {
             let (gateway, inputs) = (Arc::clone(&gateway), Arc::clone(&inputs));
             let watch = Watch::new(&file.found.path, file.text);
@@ -228,7 +226,7 @@ impl Prepared {
             drained.drain();
             accepting.iter().for_each(AbortHandle::abort);
         });
-        external_inputs::listen(inputs, first, through_the_network, watched, Some(before_stop), log_handle)?;
+        external_inputs::listen(inputs, through_the_network, watched, Some(before_stop), log_handle)?;
         let stopping_idle = tokio::spawn(stop_idle(Arc::clone(&gateway)));
         let ended = running.ended().await;
         stopping_idle.abort();
