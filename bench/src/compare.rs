@@ -48,7 +48,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     let mut contenders = contender::all(options.over, &paths)?;
     let load_average = load_average();
     let rounds = measure(&options, &mut contenders)?;
-    let verdicts = target::judge(&rounds, contender::floor(options.over));
+    let verdicts = target::judge(&rounds, options.over, contender::floor(options.over));
 
     let report = report(&options, &contenders, &rounds, &verdicts, load_average);
     if let Some(out) = &options.out {
@@ -196,7 +196,7 @@ fn report(
         "left_out": left_out,
         "floor": contender::floor(options.over),
         "targets": verdicts.iter().map(Verdict::to_json).collect::<Vec<_>>(),
-        "against_relay": target::ratios(rounds, contender::RELAY).iter().map(Verdict::to_json).collect::<Vec<_>>(),
+        "against_relay": target::ratios(rounds, options.over, contender::RELAY).iter().map(Verdict::to_json).collect::<Vec<_>>(),
     })
 }
 

@@ -1,5 +1,5 @@
 //! Real clients with a server that is cached and has not started: the tools are available at once, and new ones are
-//! announced. `cargo xtask peers` installs the peers and runs these tests.
+//! announced. And a server that `npx` has to download first. `cargo xtask peers` installs the peers and runs these tests.
 
 #![allow(clippy::unwrap_used, reason = "a panic shows where the test failed")]
 
@@ -7,7 +7,9 @@ mod programs;
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mendline_peers::live_client::{LiveClient, pause};
@@ -95,4 +97,30 @@ fn typescript_1_gets_cached_tools_and_change_notification() {
 #[test]
 fn typescript_2_gets_cached_tools_and_change_notification() {
     has_its_tools_at_once(TypeScript2);
+}
+
+/// A server without dependencies, so that its download takes a few seconds.
+const DOWNLOADED: &str = "nx-mcp@0.25.0";
+
+#[test]
+fn npx_with_empty_cache_gives_the_handshake_of_the_server() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    fs::create_dir(path("workspace")).unwrap();
+    let mut command = Command::new(programs::built().mendline);
+    command.args(["run", "--", "npx", "-y", DOWNLOADED]).arg(path("workspace")).current_dir(path("workspace"));
+    command.env("MENDLINE_STATE_DIR", path("state")).env("npm_config_cache", path("cache"));
+    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdin = process.stdin.take().unwrap();
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
+    writeln!(stdin, "{}", json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params })).unwrap();
+    let mut answer = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut answer).unwrap();
+    drop(stdin);
+    process.wait().unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer:?}"));
+    let result = &answer["result"];
+    assert_eq!(result["serverInfo"]["name"], "Nx MCP", "a provisional answer has the configured name: {answer}");
+    assert!(path("cache/_npx").is_dir(), "the package was downloaded into the empty cache");
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask instructions`: counts the instructions of one healthy call in the core with callgrind.
 //!
 //! Times on a shared machine are noisy, and a cost that grows slowly over many changes is not noticed. Instruction
-//! counts do not depend on the load of the machine, so they can be a gate: within a tenth of
+//! counts do not depend on the load of the machine, so they can be a gate: within 3 % of
 //! `bench/instructions/recorded.txt`, below a fixed limit, no growth over ten thousand calls, and no growth with two
 //! hundred open calls. The counted program is in `bench/instructions`, built as for a release and with every policy
 //! enabled. Two runs with different numbers of calls differ by these calls only, so the setup cancels out.
@@ -32,7 +32,7 @@ const VARIANTS: [&str; 3] = ["stdio", "crowded", "http"];
 const LIMIT: u64 = 15_000;
 
 /// The tolerance around the recorded count in percent.
-const TOLERANCE: u64 = 10;
+const TOLERANCE: u64 = 3;
 
 /// The tolerance for growth between the first and the last thousand of ten thousand calls in percent. Numbers grow by a
 /// digit or two; data that accumulates costs much more.
@@ -174,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn gate_passes_within_a_tenth_of_the_record() {
+    fn gate_passes_within_three_percent_of_the_record() {
         let errors = |last| Figure { first: last, last }.errors(Some(10_000));
-        assert!(errors(9_000).is_empty() && errors(10_000).is_empty() && errors(11_000).is_empty());
-        assert!(errors(11_001)[0].contains("10000 are recorded"));
-        assert!(errors(8_999)[0].contains("fewer"));
+        assert!(errors(9_700).is_empty() && errors(10_000).is_empty() && errors(10_300).is_empty());
+        assert!(errors(10_301)[0].contains("10000 are recorded"));
+        assert!(errors(9_699)[0].contains("fewer"));
     }
 
     #[test]

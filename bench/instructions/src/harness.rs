@@ -9,7 +9,8 @@ use mendline_wire::{Limits, Line, Received, Spliced};
 use crate::{CALL, RESULT};
 
 pub(crate) const CLIENT: ClientId = ClientId(0);
-pub(crate) const SERVER: UpstreamId = UpstreamId(0);
+/// The number that the harness gives its server.
+const SERVER: UpstreamId = UpstreamId(1);
 
 /// The `initialize` request of a legacy client, and the result of the server.
 pub(crate) const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"mendline-instructions","version":"1"}}}"#;
@@ -30,10 +31,14 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    pub(crate) fn new(config: Config) -> Self {
+    pub(crate) fn new(mut config: Config) -> Self {
+        let servers = std::mem::take(&mut config.upstreams);
         let engine = Engine::new(config, 1);
         let limits = Limits::default();
         let mut harness = Harness { engine, now: Moment::ZERO, limits, scratch: BytesMut::new(), calls_made: 0 };
+        for config in servers.into_iter().take(1).map(Box::new) {
+            harness.handle(Input::AddUpstream { upstream: SERVER, config, like: None });
+        }
         harness.handle(Input::ClientOpened { client: CLIENT, upstream: SERVER, streams: ClientStreams::One });
         harness
     }

@@ -16,6 +16,8 @@ pub(crate) struct Figure {
 
 pub(crate) const P50: &str = "round_trip_p50_us";
 pub(crate) const CALLS: &str = "calls_per_second";
+pub(crate) const CPU_LONE: &str = "cpu_lone_us";
+pub(crate) const BIG_P50: &str = "big_p50_us";
 pub(crate) const CPU_TOGETHER: &str = "cpu_together_us";
 pub(crate) const CPU_BUSY: &str = "cpu_busy_us";
 pub(crate) const FIRST_ANSWER: &str = "first_answer_p50_us";
@@ -27,11 +29,11 @@ pub(crate) const ALL: [Figure; 19] = [
     timed("round_trip_p95_us", "round trip p95, µs", 1.0, 1),
     timed("round_trip_p99_us", "round trip p99, µs", 1.0, 1),
     plain(CALLS, "calls/s, 32 in flight", 1.0, 0),
-    plain("cpu_lone_us", "CPU per call, one at a time, µs", 1.0, 2),
+    plain(CPU_LONE, "CPU per call, one at a time, µs", 1.0, 2),
     plain(CPU_BUSY, "CPU per call, 32 in flight, µs", 1.0, 2),
     timed("together_p50_us", "all on one core: round trip p50, µs", 1.0, 1),
     plain(CPU_TOGETHER, "all on one core: CPU per call, µs", 1.0, 2),
-    timed("big_p50_us", "1 MiB result p50, µs", 1.0, 0),
+    timed(BIG_P50, "1 MiB result p50, µs", 1.0, 0),
     plain("cpu_big_us", "CPU per 1 MiB result, µs", 1.0, 0),
     timed(FIRST_ANSWER, "start to first answer p50, ms", 1000.0, 2),
     plain("idle_private_kib", "memory at rest, private, MiB", 1024.0, 2),

@@ -49,7 +49,7 @@ pub(crate) fn text(
     }
     text.push('\n');
     if floor != RELAY {
-        let ratios = ratios(rounds, RELAY).into_iter().filter_map(|verdict| {
+        let ratios = ratios(rounds, over, RELAY).into_iter().filter_map(|verdict| {
             Some(format!("{} {:.2} {}", verdict.target.what, verdict.measured?.median, verdict.target.unit))
         });
         let _ = writeln!(text, "Against the handwritten relay: {}.", ratios.collect::<Vec<_>>().join("; "));
@@ -144,7 +144,7 @@ mod tests {
         };
         rounds.add(0, contender::DIRECT, figures(10.0, 0.0));
         rounds.add(0, RELAY, figures(60.0, 1.0));
-        let text = text(Over::Stdio, &contenders, &rounds, &judge(&rounds, RELAY), Some(3.0));
+        let text = text(Over::Stdio, &contenders, &rounds, &judge(&rounds, Over::Stdio, RELAY), Some(3.0));
         let line = |start: &str| {
             let line =
                 text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no `{start}` in\n{text}"));

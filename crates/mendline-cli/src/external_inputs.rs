@@ -1,4 +1,4 @@
-//! External inputs of `mendline run`: signals, the end of a sleep, network changes and changes of the configuration file.
+//! External inputs of `mendline run` and `mendline serve`: signals, the end of a sleep, network changes and changes of the configuration file.
 //!
 //! A task waits for all of them and queues them for the driver. Both run on one thread.
 
@@ -6,7 +6,6 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mendline::decisions::UpstreamId;
 use mendline::input_queue::{ExternalInput, InputQueue};
 use mendline::observe::log::{LogHandle, LogLevel};
 use mendline::os::{
@@ -35,13 +34,12 @@ pub(crate) type BeforeStop = Box<dyn Fn() + Send>;
 /// except for signals: without a handler they would kill the process.
 pub(crate) fn listen(
     queue: Arc<InputQueue>,
-    upstream: UpstreamId,
     through_the_network: bool,
     mut file: Option<Box<dyn WatchedFile>>,
     before_stop: Option<BeforeStop>,
     log: LogHandle,
 ) -> std::io::Result<()> {
-    let mut signals = Signals::listen(upstream)?;
+    let mut signals = Signals::listen()?;
     let mut sleep = watch_or_log(Sleep::watch(), "sleep and wake", &log);
     let mut network = through_the_network.then(|| watch_or_log(Network::watch(), "network changes", &log)).flatten();
     tokio::spawn(async move {
@@ -98,22 +96,20 @@ enum Trigger {
 
 /// The handled signals.
 struct Signals {
-    /// The server that is connected anew.
-    upstream: UpstreamId,
     received: os::signals::Signals,
 }
 
 impl Signals {
-    fn listen(upstream: UpstreamId) -> std::io::Result<Signals> {
+    fn listen() -> std::io::Result<Signals> {
         // A limit on the size of files must not end the process through a log.
         survive_file_size_limit()?;
         let handled = [Received::Terminate, Received::Interrupt, Received::HangUp, Received::User, Received::Continued];
-        Ok(Signals { upstream, received: os::signals::Signals::listen(&handled)? })
+        Ok(Signals { received: os::signals::Signals::listen(&handled)? })
     }
 
     async fn next(&mut self) -> Trigger {
         match self.received.next().await {
-            Received::User => Trigger::Input(ExternalInput::Reconnect(self.upstream)),
+            Received::User => Trigger::Input(ExternalInput::ReconnectAll),
             Received::Continued => Trigger::Input(ExternalInput::SystemResumed),
             Received::HangUp => Trigger::Reload,
             _ => Trigger::Input(ExternalInput::Stop),

@@ -1,6 +1,6 @@
 //! `mendline logs`: the output of the servers and the decisions of Mendline, of all processes, by time.
 //!
-//! Every `mendline run` writes its own files (`mendline::observe::files`). This command finds them (`folder`), reads
+//! Every `mendline run` and `mendline serve` writes its own files (`mendline::observe::files`). This command finds them (`folder`), reads
 //! them from the end or from a point in time (`lines`), merges them by time (`merge`), selects lines (`filter`), prints
 //! them (`show`), and follows new ones (`follow`). Only the next lines are held in memory, so a log may be arbitrarily
 //! long.
@@ -54,6 +54,7 @@ Examples:
   mendline logs                        the last 200 lines of all servers
   mendline logs notes -f               of one server, and new ones
   mendline logs notes#4711             of one process, as `mendline status` names it
+  mendline logs serve                  of a gateway itself, without its servers
   mendline logs --since 10m --level warn
   mendline logs --since 22:00 --until 23:00
   mendline logs --grep ETIMEDOUT       in every wording of the error
@@ -178,7 +179,7 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
         eprintln!("error: --until is before --since; nothing can be between them");
         return Ok(ExitCode::from(USAGE));
     };
-    let whole = Folder::read(&path, options.wire)?;
+    let whole = Folder::read(&path, options.wire)?.with_served();
     let is_there = |wanted: &ServerSelector| !whole.of(Some(wanted)).is_empty();
     let server = options.name.as_deref().map(|name| crate::names::selector(name, is_there));
     let folder = whole.of(server.as_ref());
@@ -190,7 +191,7 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
         }
         eprintln!("{words}\n\nWaiting for it; Ctrl-C ends.");
     }
-    let mut filter = Filter::new(options);
+    let mut filter = Filter::new(options, server.as_ref());
     if options.wire && options.call.is_some() {
         // A message may be logged before the line that names its call.
         let mut merge = Merge::forward(&folder.without_messages(), range.since);
@@ -216,7 +217,7 @@ fn answer(options: &LogsOptions) -> io::Result<ExitCode> {
 
 /// Returns the names of the servers that have log files in this directory.
 pub(crate) fn servers(directory: &Path) -> Vec<String> {
-    let folder = Folder::read(directory, true);
+    let folder = Folder::read(directory, true).map(Folder::with_served);
     folder.map(|folder| folder.servers().into_iter().map(str::to_owned).collect()).unwrap_or_default()
 }
 

@@ -73,7 +73,7 @@ fn prepare(options: &Arc<RunOptions>) -> Result<Bridge, Refusal> {
     let level = log_level_or_default(options.log_level)?;
     let line = options.line();
     let log_for = |plan: &Plan, file: &LogSettings| {
-        let mut log = Log::to_stderr(level, vec![plan.upstream.name.clone()]);
+        let mut log = Log::of_server(level, &plan.upstream.name);
         log.redactor().learn(&plan.secrets());
         if let Some(choices) = options.log_files.choose(file, |name| std::env::var_os(name))? {
             log.add_files(&choices);
@@ -159,7 +159,7 @@ impl Bridge {
             let reload = Reload::new(named, options, redactor, server.clone(), person, Arc::clone(&inputs));
             Box::new(reload) as Box<dyn WatchedFile>
         });
-        external_inputs::listen(inputs, server.id, through_the_network, reload, None, log.handle())?;
+        external_inputs::listen(inputs, through_the_network, reload, None, log.handle())?;
 
         let frontend = StdioFrontend::open(&limits)?;
         let mut running = builder.observer(log).observer(stats).start([(server.id, frontend)]);

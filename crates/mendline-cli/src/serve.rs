@@ -11,7 +11,6 @@ use std::time::Duration;
 use mendline::builder::ControlSocket;
 use mendline::catalogue::CatalogueFile;
 use mendline::control::runtime_dir;
-use mendline::decisions::UpstreamId;
 use mendline::decisions::config::Transport;
 use mendline::frontend::ChannelFrontend;
 use mendline::frontend::http::{AccessLog, Audit, Gateway, Hub, Listener, Sealer, ServerPool, key_file};
@@ -129,7 +128,7 @@ fn prepare(options: ServeOptions) -> Result<Prepared, Refusal> {
         loaded = Some(read);
     }
     let names: Vec<String> = plans.iter().map(|(_, plan)| plan.upstream.name.clone()).collect();
-    let mut log = Log::to_stderr(level, names.clone());
+    let mut log = Log::of_gateway(level, names.clone());
     for (_, plan) in &plans {
         log.redactor().learn(&plan.secrets());
     }
@@ -261,7 +260,6 @@ impl Prepared {
         let gateway = Gateway::new(hub, Arc::clone(&pool), rules.access, sealer, limits).with_status(running.status());
         let gateway = gateway.with_redactor(redactor.clone());
         let gateway = Arc::new(gateway);
-        let first = servers.first().map_or(UpstreamId(0), |server| server.handle.id);
         let access = AccessReload::new(
             access_options,
             settings,
@@ -285,7 +283,7 @@ impl Prepared {
             drained.drain();
             accepting.iter().for_each(AbortHandle::abort);
         });
-        external_inputs::listen(inputs, first, through_the_network, watched, Some(before_stop), log_handle)?;
+        external_inputs::listen(inputs, through_the_network, watched, Some(before_stop), log_handle)?;
         let stopping_idle = tokio::spawn(stop_idle(Arc::clone(&gateway)));
         let ended = running.ended().await;
         stopping_idle.abort();

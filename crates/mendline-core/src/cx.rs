@@ -87,6 +87,8 @@ pub struct Cx<'a> {
     pub outputs: &'a mut VecDeque<Output>,
     pub dispatch: &'a mut Dispatch,
     pub dial_paces: &'a mut DialPaces,
+    /// The number of accepted calls of all upstreams, which numbers the last one.
+    pub accepted: &'a mut u64,
     /// Quotes text of a peer.
     pub quote: &'a dyn Quote,
 }

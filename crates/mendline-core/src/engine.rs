@@ -27,7 +27,9 @@ use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::policy::tool_filter::ToolFilter;
-use crate::port::{ClientId, ClientStreams, Ending, Input, Output, Port, StreamId, StreamMessage, UpstreamId};
+use crate::port::{
+    ClientId, ClientStreams, ExchangeId, Input, LinkId, Output, Port, StreamId, StreamMessage, UpstreamId,
+};
 use crate::quote::{Quote, Unredacted};
 use crate::reason::{ConnectivityChange, RefusalReason};
 use crate::rng::SeededRng;
@@ -36,18 +38,6 @@ use crate::timers::Timers;
 use crate::upstream::Upstream;
 use crate::upstream_table::UpstreamTable;
 use crate::words::{Cause, Failure};
-
-/// The phase of the shutdown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Running,
-    /// Running calls are being finished.
-    Draining,
-    /// Everything is answered; children are ending.
-    Closing,
-    /// Children are gone.
-    Finished,
-}
 
 /// The engine.
 #[derive(Debug)]
@@ -65,6 +55,8 @@ pub struct Engine {
     outputs: VecDeque<Output>,
     dispatch: Dispatch,
     dial_paces: DialPaces,
+    /// The number of accepted calls.
+    accepted: u64,
     quote: Arc<dyn Quote>,
     /// The status of all upstreams, if a client has Mendline's own tool.
     own_status: Option<Box<Status>>,
@@ -80,10 +72,15 @@ macro_rules! cx {
             outputs: &mut $engine.outputs,
             dispatch: &mut $engine.dispatch,
             dial_paces: &mut $engine.dial_paces,
+            accepted: &mut $engine.accepted,
             quote: &*$engine.quote,
         }
     };
 }
+
+mod shutdown;
+
+use shutdown::Phase;
 
 impl Engine {
     /// Creates an engine for these upstreams. Its randomness comes from `seed` alone.
@@ -101,6 +98,7 @@ impl Engine {
             outputs: VecDeque::new(),
             dispatch: Dispatch::default(),
             dial_paces: DialPaces::default(),
+            accepted: 0,
             quote: Arc::new(Unredacted),
             own_status: None,
         }
@@ -136,38 +134,18 @@ impl Engine {
             }
             Input::ClientEnded { client } => self.client_ended(client),
             Input::ClientLost { client } => self.client_lost(client),
-            Input::Spawned { link, pid } => self.with_upstream(link, |it, cx| it.handle_spawned(link, pid, cx)),
-            Input::SpawnFailed { link, why } => {
-                self.with_upstream(link, |it, cx| it.handle_spawn_failed(link, &why, cx));
-            }
-            Input::FromLink { link, received } => {
-                self.with_upstream(link, |it, cx| it.handle_received(link, received, cx));
-            }
-            Input::Stderr { link, line } => self.with_upstream(link, |it, cx| it.handle_stderr(&line, cx)),
-            Input::LinkBroken { link, pipe } => {
-                self.with_upstream(link, |it, cx| it.handle_broken(link, pipe, cx));
-            }
-            Input::ChildExited { link, how, written } => {
-                self.with_upstream(link, |it, cx| it.handle_exited(link, how, written, cx));
-            }
-            Input::Reached { exchange } => {
-                self.with_upstream(exchange, |it, cx| it.handle_reached(exchange, cx));
-            }
-            Input::Head { exchange, head } => {
-                self.with_upstream(exchange, |it, cx| it.handle_head(exchange, head, cx));
-            }
-            Input::ResponseBytes { exchange } => {
-                self.with_upstream(exchange, |it, cx| it.handle_response_bytes(exchange, cx));
-            }
-            Input::StreamEvent { exchange, event } => {
-                self.with_upstream(exchange, |it, cx| it.handle_event(exchange, event, cx));
-            }
-            Input::Body { exchange, received } => {
-                self.with_upstream(exchange, |it, cx| it.handle_body(exchange, received, cx));
-            }
-            Input::End { exchange, how, written } => {
-                self.with_upstream(exchange, |it, cx| it.handle_end(exchange, &how, written, cx));
-            }
+            Input::Spawned { link, .. }
+            | Input::SpawnFailed { link, .. }
+            | Input::FromLink { link, .. }
+            | Input::Stderr { link, .. }
+            | Input::LinkBroken { link, .. }
+            | Input::ChildExited { link, .. } => self.handle_child(link, input),
+            Input::Reached { exchange }
+            | Input::Head { exchange, .. }
+            | Input::ResponseBytes { exchange }
+            | Input::StreamEvent { exchange, .. }
+            | Input::Body { exchange, .. }
+            | Input::End { exchange, .. } => self.handle_exchange(exchange, input),
             Input::CredentialChanged { upstream, number } => {
                 self.with_upstream(upstream, |it, cx| it.handle_credential_changed(number, cx));
             }
@@ -175,6 +153,7 @@ impl Engine {
                 self.with_upstream(upstream, |it, cx| it.handle_credential_failed(why, cx));
             }
             Input::Reconnect { upstream } => self.with_upstream(upstream, Upstream::reconnect),
+            Input::ReconnectAll => self.with_each_upstream(Upstream::reconnect),
             Input::Isolate { upstream } => self.with_upstream(upstream, Upstream::isolate),
             Input::Resume { upstream } => self.with_upstream(upstream, Upstream::resume_manually),
             Input::Reconfigure { upstream, config, change } => {
@@ -192,6 +171,32 @@ impl Engine {
         self.advance();
     }
 
+    /// Handles an input of a child process.
+    fn handle_child(&mut self, link: LinkId, input: Input) {
+        self.with_upstream(link, |it, cx| match input {
+            Input::Spawned { pid, .. } => it.handle_spawned(link, pid, cx),
+            Input::SpawnFailed { why, .. } => it.handle_spawn_failed(link, &why, cx),
+            Input::FromLink { received, .. } => it.handle_received(link, received, cx),
+            Input::Stderr { line, .. } => it.handle_stderr(&line, cx),
+            Input::LinkBroken { pipe, .. } => it.handle_broken(link, pipe, cx),
+            Input::ChildExited { how, written, .. } => it.handle_exited(link, how, written, cx),
+            _ => debug_assert!(false, "not an input of a child"),
+        });
+    }
+
+    /// Handles an input of an HTTP exchange.
+    fn handle_exchange(&mut self, exchange: ExchangeId, input: Input) {
+        self.with_upstream(exchange, |it, cx| match input {
+            Input::Reached { .. } => it.handle_reached(exchange, cx),
+            Input::Head { head, .. } => it.handle_head(exchange, head, cx),
+            Input::ResponseBytes { .. } => it.handle_response_bytes(exchange, cx),
+            Input::StreamEvent { event, .. } => it.handle_event(exchange, event, cx),
+            Input::Body { received, .. } => it.handle_body(exchange, received, cx),
+            Input::End { how, written, .. } => it.handle_end(exchange, &how, written, cx),
+            _ => debug_assert!(false, "not an input of an exchange"),
+        });
+    }
+
     fn client_ended(&mut self, client: ClientId) {
         self.client_gone = true;
         self.with_client(client, ClientSession::handle_ended);
@@ -201,18 +206,6 @@ impl Engine {
         self.client_gone = true;
         self.with_client(client, ClientSession::handle_lost);
         self.clients.remove(&client);
-    }
-
-    /// Lets running calls end; the second request ends them.
-    fn stop(&mut self) {
-        match self.phase {
-            Phase::Running => {
-                self.begin_drain();
-                cx!(self).wake_in(defaults::DRAIN, Alarm::Drain);
-            }
-            Phase::Draining => self.close(),
-            Phase::Closing | Phase::Finished => {}
-        }
     }
 
     /// Fires the timers that are due.
@@ -407,8 +400,12 @@ impl Engine {
     fn connectivity_changed(&mut self, change: ConnectivityChange) {
         let cx = cx!(self);
         cx.emit(Event::ConnectivityChanged { change });
+        self.with_each_upstream(|it, cx| it.handle_connectivity_changed(change, cx));
+    }
+
+    fn with_each_upstream(&mut self, does: impl Fn(&mut Upstream, &mut Cx<'_>)) {
         for upstream in self.upstreams.iter_mut() {
-            upstream.handle_connectivity_changed(change, cx!(self));
+            does(upstream, cx!(self));
             upstream.reconcile(cx!(self));
         }
     }
@@ -512,66 +509,14 @@ impl Engine {
         }
     }
 
-    /// Advances the shutdown if a step is due. Runs after every input.
+    /// Advances removals and the shutdown. Runs after every input.
     fn advance(&mut self) {
         if self.upstreams.is_any_leaving() {
             self.advance_removals();
         }
-        if self.phase == Phase::Running && !self.client_gone {
-            return;
+        if self.phase != Phase::Running || self.client_gone {
+            self.advance_shutdown();
         }
-        if self.phase == Phase::Running && self.lifetime == Lifetime::WithClients {
-            if self.clients.is_empty() {
-                self.close();
-            } else if self.clients.values().all(ClientSession::has_ended) {
-                self.begin_drain();
-            }
-        }
-        if self.phase == Phase::Draining && self.running() == 0 {
-            self.close();
-        }
-        if self.phase == Phase::Closing && self.upstreams.iter().all(Upstream::is_over) {
-            self.finish();
-        }
-    }
-
-    fn running(&self) -> usize {
-        self.clients.values().map(ClientSession::running).sum()
-    }
-
-    /// Accepts no new calls and lets running calls finish. After the end of a client's input, each call's deadline
-    /// bounds this; after a request to stop, the drain timeout does.
-    fn begin_drain(&mut self) {
-        self.phase = Phase::Draining;
-        let running = self.running();
-        for upstream in self.upstreams.iter_mut() {
-            upstream.refuse_new_calls();
-        }
-        cx!(self).emit(Event::Stopping { running });
-    }
-
-    fn close(&mut self) {
-        if matches!(self.phase, Phase::Running | Phase::Draining) {
-            if self.phase == Phase::Running {
-                cx!(self).emit(Event::Stopping { running: 0 });
-            }
-            self.phase = Phase::Closing;
-            for upstream in self.upstreams.iter_mut() {
-                upstream.close(cx!(self));
-                upstream.reconcile(cx!(self));
-            }
-            self.dispatch_all();
-        }
-    }
-
-    fn finish(&mut self) {
-        self.phase = Phase::Finished;
-        // A timer that is still armed would only wake the shell.
-        self.timers = Timers::default();
-        let ending = self.upstreams.iter().map(Upstream::ending).max().unwrap_or(Ending::Ready);
-        let cx = cx!(self);
-        cx.emit(Event::Stopped);
-        cx.output(Output::Finished { ending });
     }
 }
 

@@ -160,9 +160,11 @@ impl UpstreamMetrics {
         let mut own = self.own;
         self.apply_of_member(&mut own, event, now);
         self.own = own;
+        self.apply_credential(event);
     }
 
-    /// Applies an event of another upstream with the same server, whose link is this one.
+    /// Applies an event of another upstream with the same server, whose link is this one. The credential is that of the
+    /// server, and its renewals count once.
     pub fn apply_of_member(&mut self, link: &mut LinkFold, event: &Event, now: Moment) {
         match event {
             Event::CallAccepted { .. } | Event::AttemptStarted { .. } => {}
@@ -225,9 +227,15 @@ impl UpstreamMetrics {
             Event::InternalRequestFailed { method: Method::Initialize, why, .. } => {
                 count(&mut self.handshakes_failed, why.name());
             }
+            Event::ClientOpened { .. } => self.clients_opened += 1,
+            _ => {}
+        }
+    }
+
+    fn apply_credential(&mut self, event: &Event) {
+        match event {
             Event::CredentialRenewed { .. } => self.credentials_renewed += 1,
             Event::CredentialRenewalFailed { why, .. } => count(&mut self.credentials_failed, why.name()),
-            Event::ClientOpened { .. } => self.clients_opened += 1,
             _ => {}
         }
     }

@@ -330,6 +330,8 @@ pub enum Input {
         /// The upstream.
         upstream: UpstreamId,
     },
+    /// The operator requested new connections to all servers.
+    ReconnectAll,
     /// The operator isolates an upstream: no new call is sent to it until it is resumed.
     Isolate {
         /// The upstream.

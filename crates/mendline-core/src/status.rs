@@ -212,17 +212,40 @@ impl UpstreamStatus {
     pub fn apply(&mut self, event: &Event) {
         self.apply_call(event);
         self.apply_count(event);
+        self.apply_state(event);
+    }
+
+    /// Applies one event of another upstream of the same server, whose state is `member`. The counts of the server are
+    /// those of all its upstreams; each has a state of its own.
+    pub fn apply_of_member(&mut self, member: &mut UpstreamStatus, event: &Event) {
+        self.apply_call(event);
+        self.apply_count(event);
+        let before = [member.dials, member.dials_failed, member.losses];
+        member.apply_state(event);
+        self.dials += member.dials - before[0];
+        self.dials_failed += member.dials_failed - before[1];
+        self.losses += member.losses - before[2];
+    }
+
+    /// Applies an event to the state, and to the counts that depend on it.
+    fn apply_state(&mut self, event: &Event) {
         self.apply_link(event);
         self.apply_credential(event);
         self.apply_policy(event);
+        self.apply_trouble(event);
     }
 
-    /// Applies one event of another upstream of the same server: its calls count, and its link does not.
-    pub fn apply_of_member(&mut self, event: &Event) {
-        self.apply_call(event);
-        // The numbers of calls are those of the other upstream.
-        if !matches!(event, Event::CallSilent { .. } | Event::SilenceEnded { .. }) {
-            self.apply_count(event);
+    /// The need for a login, and the last error.
+    fn apply_trouble(&mut self, event: &Event) {
+        match event {
+            Event::CallAnswered { .. } | Event::LoginAccepted { .. } => self.needs_login = None,
+            Event::CallFailed { cause, why, .. } => {
+                if *cause == Cause::NeedsLogin {
+                    self.needs_login = Some(why.clone());
+                }
+                self.last_error = Some(LastError { cause: Some(*cause), why: why.clone() });
+            }
+            _ => {}
         }
     }
 
@@ -239,7 +262,6 @@ impl UpstreamStatus {
                     Answered::ToolError => counts.tool_errors += 1,
                     Answered::Error(_) => counts.errors += 1,
                 }
-                self.needs_login = None;
                 // Only tool calls show how fast a server is: handshakes and subscriptions take any time.
                 if *method == Method::ToolsCall {
                     self.latency.get_or_insert_default().note(*attempt_took);
@@ -250,7 +272,7 @@ impl UpstreamStatus {
                 self.end(*was_out);
                 self.early += 1;
             }
-            Event::CallFailed { call, method, outcome, cause, was_out, why, .. } => {
+            Event::CallFailed { call, method, outcome, was_out, .. } => {
                 self.silent.remove(call);
                 self.end(*was_out);
                 let counts = self.counts(*method);
@@ -258,10 +280,6 @@ impl UpstreamStatus {
                     Outcome::Unknown => counts.unknown += 1,
                     _ => counts.failed += 1,
                 }
-                if *cause == Cause::NeedsLogin {
-                    self.needs_login = Some(why.clone());
-                }
-                self.last_error = Some(LastError { cause: Some(*cause), why: why.clone() });
             }
             Event::CallCancelled { call, was_out, .. } | Event::CallAbandoned { call, was_out, .. } => {
                 self.silent.remove(call);
@@ -292,7 +310,6 @@ impl UpstreamStatus {
                 self.silent.insert(*call, silent);
             }
             Event::SilenceEnded { call, .. } => drop(self.silent.remove(call)),
-            Event::LoginAccepted { .. } => self.needs_login = None,
             Event::PingAnswered { .. } | Event::AnsweredBySession { .. } | Event::OwnStatusAnswered { .. } => {
                 self.early += 1;
             }

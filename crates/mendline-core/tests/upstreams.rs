@@ -49,6 +49,27 @@ fn added_upstream_has_its_own_process() {
 }
 
 #[test]
+fn call_numbers_are_unique_across_upstreams() {
+    let mut stage = with_second();
+    stage.client_sends(&call("7", "create_note"));
+    stage.sends(OTHER, &call("7", "create_note"));
+    let accepted: Vec<&String> = stage.log.iter().filter(|line| line.contains("create_note: accepted")).collect();
+    assert!(accepted.len() == 2 && accepted[0] != accepted[1], "{accepted:?}");
+}
+
+#[test]
+fn reconnect_of_all_replaces_the_process_of_each_upstream() {
+    let mut stage = with_second();
+    stage.sends(OTHER, INITIALIZE);
+    stage.server_answers(r#"{"protocolVersion":"2025-11-25"}"#);
+    stage.input(Input::ReconnectAll);
+    for upstream in [NOTES, SECOND] {
+        let is_closed = |output: &Output| matches!(output, Output::CloseStdin { link } if link.upstream == upstream);
+        assert!(stage.asked.iter().any(is_closed), "{upstream:?}");
+    }
+}
+
+#[test]
 fn removed_upstream_releases_everything() {
     let mut stage = initialized();
     stage.spawned = None;

@@ -21,8 +21,8 @@ const COMMANDS: usize = 32;
 pub enum ExternalInput {
     /// Stop gracefully; the second time, at once.
     Stop,
-    /// Connect to this server anew.
-    Reconnect(UpstreamId),
+    /// Connect to all servers anew.
+    ReconnectAll,
     /// The machine slept, or this process was stopped for long.
     SystemResumed,
     /// An interface, an address or a route has changed.
@@ -34,7 +34,7 @@ impl ExternalInput {
     fn capacity(self) -> usize {
         match self {
             ExternalInput::Stop => 2,
-            ExternalInput::Reconnect(_) | ExternalInput::SystemResumed | ExternalInput::NetworkChanged => 1,
+            ExternalInput::ReconnectAll | ExternalInput::SystemResumed | ExternalInput::NetworkChanged => 1,
         }
     }
 }
@@ -43,7 +43,7 @@ impl From<ExternalInput> for Input {
     fn from(input: ExternalInput) -> Input {
         match input {
             ExternalInput::Stop => Input::Stop,
-            ExternalInput::Reconnect(upstream) => Input::Reconnect { upstream },
+            ExternalInput::ReconnectAll => Input::ReconnectAll,
             ExternalInput::SystemResumed => Input::SystemResumed,
             ExternalInput::NetworkChanged => Input::NetworkChanged,
         }

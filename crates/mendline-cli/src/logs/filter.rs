@@ -18,6 +18,7 @@ use super::lines::Line;
 use super::message;
 use super::record::Record;
 use super::show::without_colours;
+use crate::target::ServerSelector;
 
 /// A call by its number, optionally with its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ impl CallId {
 
 /// The criteria of a selection.
 pub(super) struct Filter {
+    /// The selected servers. The files of a gateway have lines of others, too.
+    server: Option<ServerSelector>,
     level: LogLevel,
     call: Option<CallId>,
     /// Request ids of the later attempts, by process.
@@ -57,9 +60,10 @@ enum Text {
 }
 
 impl Filter {
-    pub(super) fn new(options: &LogsOptions) -> Filter {
+    pub(super) fn new(options: &LogsOptions, server: Option<&ServerSelector>) -> Filter {
         let usual = if options.call.is_some() { LogLevel::Debug } else { LogLevel::Info };
         Filter {
+            server: server.cloned(),
             level: options.level.unwrap_or(usual),
             call: options.call,
             attempts: BTreeSet::new(),
@@ -76,7 +80,8 @@ impl Filter {
     pub(super) fn takes(&self, record: &Record<'_>) -> bool {
         let is_loud = if record.is_message() { self.wire } else { record.level() <= self.level };
         let is_of_call = || self.call.is_none_or(|call| self.is_of(call, record));
-        is_loud && is_of_call() && self.text.as_ref().is_none_or(|text| text.is_in(record))
+        let is_of_server = || self.server.as_ref().is_none_or(|it| it.is_or_becomes(&record.server, record.pid));
+        is_loud && is_of_server() && is_of_call() && self.text.as_ref().is_none_or(|text| text.is_in(record))
     }
 
     /// Learns the request id of another attempt of the call, if this line names it.

@@ -1,12 +1,15 @@
 //! The log files of this user, by server and process.
+//!
+//! A file is named after the only server of its process. The file of a gateway has the lines of all its servers; which
+//! servers these are, only its lines show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use mendline::observe::files::{SUFFIX, WIRE_SUFFIX};
+use mendline::observe::files::{GATEWAY, SUFFIX, WIRE_SUFFIX};
 use mendline::os::processes::runs_this_program;
 
 use super::when::Timestamp;
@@ -14,6 +17,12 @@ use crate::target::ServerSelector;
 
 /// Maximum number of files in the directory.
 const MOST: usize = 100_000;
+
+/// The bytes of a line that contain the name of its server.
+const HEAD: usize = 256;
+
+/// The text before the name of a server.
+const SERVER: &[u8] = b",\"server\":\"";
 
 /// A log file.
 #[derive(Clone, Debug)]
@@ -31,6 +40,8 @@ pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) began: Timestamp,
     is_wire: bool,
+    /// The servers of a gateway, if its lines were read.
+    served: Option<BTreeSet<String>>,
     /// In the order of writing; never empty.
     pub(super) files: Vec<LogFile>,
 }
@@ -39,6 +50,18 @@ impl Process {
     /// Returns the time of the last write.
     pub(super) fn last(&self) -> Timestamp {
         self.files.last().map_or(self.began, |file| file.modified)
+    }
+
+    /// Returns the names of its servers, and that of a gateway.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let served = self.served.iter().flatten().map(String::as_str);
+        std::iter::once(self.server.as_str()).chain(served)
+    }
+
+    /// Returns whether it can have lines of a selected server.
+    fn may_have(&self, wanted: &ServerSelector) -> bool {
+        let is_unread = self.server == GATEWAY && self.served.is_none();
+        is_unread || self.names().any(|name| wanted.is_or_becomes(name, self.pid))
     }
 
     /// Returns the time until which it ran at least: a process that runs may write nothing for a long time.
@@ -80,9 +103,22 @@ impl Folder {
         }
         let processes = found.into_iter().map(|((began, server, pid, is_wire), mut files)| {
             files.sort_by_key(|file| file.number);
-            Process { server, pid, began, is_wire, files }
+            Process { server, pid, began, is_wire, served: None, files }
         });
         Ok(Folder { path: path.to_owned(), with_messages, processes: processes.collect() })
+    }
+
+    /// Reads which servers the gateways have lines of.
+    pub(super) fn with_served(mut self) -> Folder {
+        for process in self.processes.iter_mut().filter(|process| process.server == GATEWAY) {
+            let mut served = BTreeSet::new();
+            // A file may be removed meanwhile.
+            for text in process.files.iter().filter_map(|file| fs::read(&file.path).ok()) {
+                add_servers(&text, &mut served);
+            }
+            process.served = Some(served);
+        }
+        self
     }
 
     /// Lists the directory again.
@@ -92,8 +128,7 @@ impl Folder {
 
     /// Returns the files of the selected servers, or all.
     pub(super) fn of(&self, wanted: Option<&ServerSelector>) -> Folder {
-        let is_meant =
-            |process: &&Process| wanted.is_none_or(|wanted| wanted.is_or_becomes(&process.server, process.pid));
+        let is_meant = |process: &&Process| wanted.is_none_or(|wanted| process.may_have(wanted));
         let processes = self.processes.iter().filter(is_meant).cloned().collect();
         Folder { path: self.path.clone(), with_messages: self.with_messages, processes }
     }
@@ -114,7 +149,7 @@ impl Folder {
 
     /// Returns the names of all servers, each once.
     pub(super) fn servers(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.processes.iter().map(|process| process.server.as_str()).collect();
+        let mut names: Vec<&str> = self.processes.iter().flat_map(Process::names).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -135,11 +170,28 @@ impl Folder {
         let mut ends: Vec<(Timestamp, Timestamp)> = self
             .processes
             .iter()
-            .filter(|process| process.server == server && !process.is_wire)
+            .filter(|process| process.names().any(|name| name == server) && !process.is_wire)
             .map(|process| (process.began, process.ran_until()))
             .collect();
         ends.sort_unstable();
         ends.windows(2).any(|pair| pair[1].0 < pair[0].1)
+    }
+}
+
+/// Adds the servers that these lines name. The name of the server is near the beginning of a line.
+fn add_servers(text: &[u8], served: &mut BTreeSet<String>) {
+    let (mut lines, mut last) = (text, &b""[..]);
+    while !lines.is_empty() {
+        let end = memchr::memchr(b'\n', lines).unwrap_or(lines.len());
+        let head = &lines[..end.min(HEAD)];
+        if let Some(at) = memchr::memmem::find(head, SERVER) {
+            let name = head[at + SERVER.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
+            if name != last {
+                served.insert(String::from_utf8_lossy(name).into_owned());
+                last = name;
+            }
+        }
+        lines = lines.get(end + 1..).unwrap_or_default();
     }
 }
 
@@ -198,6 +250,27 @@ mod tests {
     }
 
     #[test]
+    fn gateway_is_found_by_the_servers_of_its_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let line = |server: &str| format!(r#"{{"time":"x","level":"info"{server},"pid":12,"kind":"message"}}"#);
+        let text = [line(""), line(r#","server":"notes""#), line(r#","server":"files""#)].join("\n");
+        fs::write(folder.path().join("serve.20261115T110000Z.12.1.jsonl"), text).unwrap();
+        fs::write(folder.path().join("mail.20261115T110000Z.13.1.jsonl"), "").unwrap();
+        let found = Folder::read(folder.path(), false).unwrap();
+        let selected = |folder: &Folder, text| {
+            let pids = folder.of(Some(&ServerSelector::parse(text))).processes;
+            pids.iter().map(|process| process.pid).collect::<Vec<_>>()
+        };
+        assert_eq!(selected(&found, "mail"), [12, 13], "its lines are not read yet");
+        let found = found.with_served();
+        assert_eq!(found.servers(), ["files", "mail", "notes", "serve"]);
+        for (text, pids) in [("notes", vec![12]), ("mail", vec![13]), ("serve", vec![12]), ("12", vec![12])] {
+            assert_eq!(selected(&found, text), pids, "{text}");
+        }
+        assert_eq!((selected(&found, "files#12"), selected(&found, "files#13")), (vec![12], vec![]));
+    }
+
+    #[test]
     fn processes_are_duplicates_only_at_the_same_time() {
         let stamp = |second: u64| Timestamp::of_time(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second));
         let process = |began, ended, pid| Process {
@@ -205,6 +278,7 @@ mod tests {
             pid,
             began: stamp(began),
             is_wire: false,
+            served: None,
             files: vec![LogFile { path: PathBuf::new(), size: 0, modified: stamp(ended), number: 1 }],
         };
         let folder = |processes| Folder { path: PathBuf::new(), with_messages: false, processes };

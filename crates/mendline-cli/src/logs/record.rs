@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use mendline::observe::files::GATEWAY;
 use mendline::observe::log::LogLevel;
 use serde::Deserialize;
 
@@ -12,7 +13,8 @@ pub(super) struct Record<'a> {
     pub(super) time: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) level: Cow<'a, str>,
-    #[serde(borrow)]
+    /// The server, or that the line is a gateway's own.
+    #[serde(borrow, default = "of_gateway")]
     pub(super) server: Cow<'a, str>,
     pub(super) pid: u32,
     #[serde(borrow)]
@@ -34,6 +36,10 @@ pub(super) struct Record<'a> {
     pub(super) cut: bool,
     #[serde(borrow, default)]
     pub(super) before: Vec<Before<'a>>,
+}
+
+fn of_gateway() -> Cow<'static, str> {
+    Cow::Borrowed(GATEWAY)
 }
 
 /// An earlier entry in the history of a call.

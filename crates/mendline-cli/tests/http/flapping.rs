@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mendline_faults::Direction;
 use mendline_faults::toxic::{Flap, Partition, Toxic};
+use mendline_faults::{Direction, Ending};
 use serde_json::{Value, json};
 
 use crate::client::{Client, SOON, eventually, failure};
-use crate::site::{Site, json_answers, through_a_proxy};
+use crate::site::{Site, initialized, json_answers, through_a_proxy};
 
 /// Returns the answers to this number of calls by id. Each must come once.
 fn answers(client: &mut Client, count: usize, within: Duration) -> BTreeMap<String, Value> {
@@ -95,4 +95,22 @@ fn t25_connections_stalling_in_turn_lose_nothing() {
         assert_eq!(site.executions(&format!("k{id}")), 1);
     }
     assert_eq!(site.counts().messages_of("tools/call"), 7);
+}
+
+/// The streams of R13 live for six seconds, in five minutes. Here each is cut once it has carried an answer, which is as
+/// often as dials are allowed.
+#[test]
+fn r13_cut_sse_streams_refuse_no_call() {
+    const CUTS: usize = 20;
+    let site = Site::start(json_answers());
+    let proxy = site.proxy();
+    let mut client = initialized(&format!("http://{}/sse", proxy.address()), &[]);
+    for cut in 0..CUTS {
+        let result = client.result(&format!("k{cut}"), "lookup", &json!({ "key": format!("k{cut}") }));
+        assert_eq!(result["content"][0]["text"], format!("k{cut} is 42"), "{result}");
+        proxy.cut(if cut % 2 == 0 { Ending::Fin } else { Ending::Reset });
+    }
+    let log = client.log();
+    assert!(!log.contains("Parked"), "{log}");
+    assert!(site.counts().gets >= CUTS as u64, "every cut ended a stream");
 }

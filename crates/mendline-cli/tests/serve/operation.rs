@@ -91,6 +91,53 @@ fn status_logs_and_reconnect_work_against_a_gateway() {
 }
 
 #[test]
+fn logs_of_gateway_are_selected_by_server() {
+    let gateway = Gateway::with_servers(&json!({ "demo": {}, "second": {} }));
+    gateway.initialize("2025-11-25");
+    gateway.send("POST", "/mcp/second", &[], &super::initialize("2025-11-25")).json();
+    let logs = |name: &str| run(&gateway, &["logs", name, "--json"]);
+    let servers = |text: &str| {
+        let record = |line: &str| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let mut names: Vec<Value> = text.lines().map(|line| record(line)["server"].clone()).collect();
+        names.dedup();
+        names
+    };
+    for name in ["demo", "second"] {
+        eventually("the server is logged", || logs(name).0);
+        assert_eq!(servers(&logs(name).1), [json!(name)]);
+    }
+    let (is_ok, text) = logs("serve");
+    assert!(is_ok && text.contains("serving second at"), "{text}");
+    assert_eq!(servers(&text), [Value::Null], "lines of the gateway itself belong to no server");
+    let folder = std::fs::read_dir(gateway.state().join("logs")).unwrap();
+    let names: Vec<String> = folder.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| name.starts_with("serve.")), "{names:?}");
+    let (is_ok, text) = logs("third");
+    assert!(!is_ok && text.contains("There are logs of: demo, second, serve"), "{text}");
+}
+
+#[test]
+fn sigusr1_reconnects_all_servers_of_a_gateway() {
+    let gateway = Gateway::with_servers(&json!({ "demo": {}, "second": {} }));
+    gateway.write_servers(&json!({ "second": {}, "third": {} }));
+    eventually("the file is reloaded", || gateway.send("GET", "/readyz/third", &[], "").status == 200);
+    let names = ["second", "third"];
+    for name in names {
+        gateway.send("POST", &format!("/mcp/{name}"), &[], &call(1, "lookup", &json!({ "key": "a" }))).json();
+    }
+    let pid = |name: &str| gateway.server_status(name)["connection"]["child"].clone();
+    let before = names.map(pid);
+    assert!(before.iter().all(Value::is_u64), "{before:?}");
+    gateway.signal(rustix::process::Signal::USR1);
+    eventually("each server has a new process", || {
+        names.iter().zip(&before).all(|(name, before)| {
+            let pid = pid(name);
+            pid.is_u64() && pid != *before
+        })
+    });
+}
+
+#[test]
 fn many_clients_open_and_leave_at_once() {
     let gateway = Gateway::with_servers(&json!({ "demo": { "sharing": "perClient" } }));
     thread::scope(|scope| {

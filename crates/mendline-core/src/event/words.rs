@@ -33,23 +33,35 @@ impl Event {
             }
             Event::DialPlanned { attempt, wait, .. } => write!(f, "next attempt ({attempt}) in {}", Short(*wait)),
             Event::ReconnectRequested { .. } => write!(f, "reconnecting: requested manually"),
-            Event::LoginRequired { why, .. } => write!(f, "needs a login: {why}"),
-            Event::LoginAccepted { .. } => write!(f, "accepts requests again: no login is needed"),
-            Event::CredentialRenewalStarted { challenge: Challenge::Credential, .. } => {
-                write!(f, "the server refused the credential: a newer one is requested")
-            }
-            Event::CredentialRenewalStarted { challenge: Challenge::Scope, .. } => {
-                write!(f, "the server requires more permissions: another credential is requested")
-            }
-            Event::CredentialRenewed { number, .. } => write!(f, "credential #{number} is used from now on"),
-            Event::CredentialRenewalFailed { why, state: CredentialState::Renewing, .. } => {
-                write!(f, "no newer credential yet: {why}")
-            }
-            Event::CredentialRenewalFailed { why, .. } => write!(f, "no newer credential: {why}"),
             Event::ServerSuspected { why, .. } => write!(f, "suspect, a probe decides: {why}"),
             Event::VerdictReached { condition, .. } => write!(f, "{condition}"),
             Event::ReconnectDisabled { why, .. } => write!(f, "lost; the next call dials it: {why}"),
             Event::UpstreamReady { after, .. } => write!(f, "ready after {}", Short(*after)),
+            Event::Reconfigured { replacement: None, .. } => {
+                write!(f, "reconfigured: new policies apply to new calls")
+            }
+            Event::Reconfigured { replacement: Some(Replacement::AtOnce), .. } => {
+                write!(f, "reconfigured: the server is replaced at once")
+            }
+            Event::Reconfigured { replacement: Some(Replacement::WhenIdle), .. } => {
+                write!(f, "reconfigured: the server is replaced when no call is in flight")
+            }
+            Event::UpstreamAdded { name, like: None, .. } => write!(f, "server {name:?} added"),
+            Event::UpstreamAdded { like: Some(_), .. } => write!(f, "one more process or session of the server"),
+            Event::UpstreamRemoved { .. } => write!(f, "removed"),
+            Event::IdleStopped { .. } => write!(f, "stopped, because it was not used; the next request starts it"),
+            Event::ServerReplaced { .. } => write!(f, "server replaced: its configuration has changed"),
+            Event::ConnectivityChanged { change } => write!(f, "{change}: all servers are tested or redialed"),
+            Event::Stopping { running: 0 } => write!(f, "stopping"),
+            Event::Stopping { running } => write!(f, "stopping after {running} running calls"),
+            Event::Stopped => write!(f, "stopped"),
+            _ => self.policy_words(f),
+        }
+    }
+
+    /// Breakers, isolation and pauses.
+    fn policy_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Event::BreakerOpened { tool, open_for, why, .. } => {
                 write!(f, "breaker{} opened for {}: {why}", OfTool(tool), Wait(*open_for))
             }
@@ -69,24 +81,26 @@ impl Event {
                 write!(f, "paused for {}; the server requested {}", Wait(*wait), Wait(*hint))
             }
             Event::PauseEnded { .. } => write!(f, "the pause is over"),
-            Event::Reconfigured { replacement: None, .. } => {
-                write!(f, "reconfigured: new policies apply to new calls")
+            _ => self.credential_words(f),
+        }
+    }
+
+    /// Logins and credentials.
+    fn credential_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::LoginRequired { why, .. } => write!(f, "needs a login: {why}"),
+            Event::LoginAccepted { .. } => write!(f, "accepts requests again: no login is needed"),
+            Event::CredentialRenewalStarted { challenge: Challenge::Credential, .. } => {
+                write!(f, "the server refused the credential: a newer one is requested")
             }
-            Event::Reconfigured { replacement: Some(Replacement::AtOnce), .. } => {
-                write!(f, "reconfigured: the server is replaced at once")
+            Event::CredentialRenewalStarted { challenge: Challenge::Scope, .. } => {
+                write!(f, "the server requires more permissions: another credential is requested")
             }
-            Event::Reconfigured { replacement: Some(Replacement::WhenIdle), .. } => {
-                write!(f, "reconfigured: the server is replaced when no call is in flight")
+            Event::CredentialRenewed { number, .. } => write!(f, "credential #{number} is used from now on"),
+            Event::CredentialRenewalFailed { why, state: CredentialState::Renewing, .. } => {
+                write!(f, "no newer credential yet: {why}")
             }
-            Event::UpstreamAdded { name, like: None, .. } => write!(f, "server {name:?} added"),
-            Event::UpstreamAdded { like: Some(_), .. } => write!(f, "one more process or session of the server"),
-            Event::UpstreamRemoved { .. } => write!(f, "removed"),
-            Event::IdleStopped { .. } => write!(f, "stopped, because it was not used; the next request starts it"),
-            Event::ServerReplaced { .. } => write!(f, "server replaced: its configuration has changed"),
-            Event::ConnectivityChanged { change } => write!(f, "{change}: all servers are tested or redialed"),
-            Event::Stopping { running: 0 } => write!(f, "stopping"),
-            Event::Stopping { running } => write!(f, "stopping after {running} running calls"),
-            Event::Stopped => write!(f, "stopped"),
+            Event::CredentialRenewalFailed { why, .. } => write!(f, "no newer credential: {why}"),
             _ => self.call_words(f),
         }
     }

@@ -189,10 +189,59 @@ impl RefusalReason {
 
 impl fmt::Display for RefusalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of_tool = |of_tool: &bool| if *of_tool { ", of this tool only" } else { "" };
         match self {
             RefusalReason::Stopping => f.write_str("Mendline is stopping"),
             RefusalReason::Removed => f.write_str("the server was removed from the configuration"),
+            RefusalReason::Overloaded => f.write_str("the server is overloaded"),
+            RefusalReason::Paused { wait } => {
+                write!(f, "the server asked for a pause of another {}", Wait(*wait))
+            }
+            RefusalReason::CredentialRenewal => {
+                f.write_str("the server refused the credential, and a newer one is requested")
+            }
+            RefusalReason::Isolated => f.write_str("it was isolated by the operator"),
+            RefusalReason::NoClient => f.write_str("no client is connected"),
+            RefusalReason::UnknownClient => f.write_str("it names no call, and several clients are connected"),
+            RefusalReason::ClientGone => f.write_str("the client has gone"),
+            RefusalReason::NoStream => f.write_str("the client has no open stream"),
+            RefusalReason::PrincipalInFlight { .. }
+            | RefusalReason::Subscriptions { .. }
+            | RefusalReason::ToolQueueFull { .. }
+            | RefusalReason::QueueFull { .. }
+            | RefusalReason::Fairness { .. }
+            | RefusalReason::Memory { .. }
+            | RefusalReason::NoSlot
+            | RefusalReason::NotRead
+            | RefusalReason::RateLimit { .. }
+            | RefusalReason::ServerRequests => self.limit_words(f),
+            RefusalReason::BreakerFailures { calls, of_tool } => {
+                write!(f, "{calls} calls in a row have failed{}", breaker_of(*of_tool))
+            }
+            RefusalReason::BreakerRate { failed, calls, of_tool } => {
+                write!(f, "{failed} of the last {calls} calls have failed{}", breaker_of(*of_tool))
+            }
+            RefusalReason::BreakerTrial { of_tool } => {
+                write!(f, "the call that tried it has failed, too{}", breaker_of(*of_tool))
+            }
+            RefusalReason::Connect(error) => error.fmt(f),
+            RefusalReason::Redirect { from, status, problem } => write!(f, "{from} redirects ({status}) {problem}"),
+            RefusalReason::Endpoint { from, to: Some(to) } => {
+                write!(f, "the server at {from} names an endpoint at {to}, where nothing may be sent")
+            }
+            RefusalReason::Endpoint { from, to: None } => {
+                write!(f, "the server at {from} names an endpoint that is not a URL")
+            }
+            RefusalReason::Header { name } => write!(f, "the header {name} holds what HTTP does not allow"),
+            RefusalReason::Url => f.write_str("its URL cannot be sent"),
+            RefusalReason::Host => f.write_str("its host cannot be sent"),
+        }
+    }
+}
+
+impl RefusalReason {
+    /// The text of a limit that is reached.
+    fn limit_words(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             RefusalReason::PrincipalInFlight { limit } => {
                 write!(f, "{limit} requests of this client's token are in flight, which is the limit")
             }
@@ -209,9 +258,6 @@ impl fmt::Display for RefusalReason {
             }
             RefusalReason::NoSlot => f.write_str("no place became free in time"),
             RefusalReason::NotRead => f.write_str("the server does not read what is sent to it"),
-            RefusalReason::Paused { wait } => {
-                write!(f, "the server asked for a pause of another {}", Wait(*wait))
-            }
             RefusalReason::RateLimit { burst, per_second, of_tool } if *per_second >= 1.0 => {
                 write!(f, "the configured limit{} is {per_second} calls a second, {burst} at once", limit_of(*of_tool))
             }
@@ -219,38 +265,15 @@ impl fmt::Display for RefusalReason {
                 let seconds = (1.0 / per_second).round();
                 write!(f, "the configured limit{} is one call in {seconds} s, {burst} at once", limit_of(*of_tool))
             }
-            RefusalReason::Overloaded => f.write_str("the server is overloaded"),
-            RefusalReason::CredentialRenewal => {
-                f.write_str("the server refused the credential, and a newer one is requested")
-            }
-            RefusalReason::BreakerFailures { calls, of_tool: it } => {
-                write!(f, "{calls} calls in a row have failed{}", of_tool(it))
-            }
-            RefusalReason::BreakerRate { failed, calls, of_tool: it } => {
-                write!(f, "{failed} of the last {calls} calls have failed{}", of_tool(it))
-            }
-            RefusalReason::BreakerTrial { of_tool: it } => {
-                write!(f, "the call that tried it has failed, too{}", of_tool(it))
-            }
-            RefusalReason::Isolated => f.write_str("it was isolated by the operator"),
-            RefusalReason::NoClient => f.write_str("no client is connected"),
-            RefusalReason::UnknownClient => f.write_str("it names no call, and several clients are connected"),
-            RefusalReason::ClientGone => f.write_str("the client has gone"),
-            RefusalReason::NoStream => f.write_str("the client has no open stream"),
             RefusalReason::ServerRequests => f.write_str("too many questions are waiting for the client"),
-            RefusalReason::Connect(error) => error.fmt(f),
-            RefusalReason::Redirect { from, status, problem } => write!(f, "{from} redirects ({status}) {problem}"),
-            RefusalReason::Endpoint { from, to: Some(to) } => {
-                write!(f, "the server at {from} names an endpoint at {to}, where nothing may be sent")
-            }
-            RefusalReason::Endpoint { from, to: None } => {
-                write!(f, "the server at {from} names an endpoint that is not a URL")
-            }
-            RefusalReason::Header { name } => write!(f, "the header {name} holds what HTTP does not allow"),
-            RefusalReason::Url => f.write_str("its URL cannot be sent"),
-            RefusalReason::Host => f.write_str("its host cannot be sent"),
+            _ => f.write_str(self.name()),
         }
     }
+}
+
+/// The owner of a breaker in words.
+fn breaker_of(is_of_tool: bool) -> &'static str {
+    if is_of_tool { ", of this tool only" } else { "" }
 }
 
 /// The owner of a configured limit in words.

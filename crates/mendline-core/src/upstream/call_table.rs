@@ -14,8 +14,6 @@ use crate::slab::{Key, Slab};
 #[derive(Debug, Default)]
 pub struct CallTable {
     calls: Slab<Call>,
-    /// The number of accepted calls, which numbers the last one.
-    accepted: u64,
     /// The number of internal requests.
     internal: usize,
     /// Open subscriptions, in any state.
@@ -25,12 +23,13 @@ pub struct CallTable {
 }
 
 impl CallTable {
-    /// Adds a client's call and numbers it. It is not in the queue yet.
-    pub fn accept(&mut self, mut call: Call) -> Option<Key> {
-        call.name = self.accepted + 1;
+    /// Adds a client's call and numbers it. It is not in the queue yet. `accepted` is the number of accepted calls of
+    /// all upstreams: a number means one call in the whole process.
+    pub fn accept(&mut self, mut call: Call, accepted: &mut u64) -> Option<Key> {
+        call.name = *accepted + 1;
         let is_subscription = call.is_subscription();
         let key = self.calls.insert(call)?;
-        self.accepted += 1;
+        *accepted += 1;
         self.subscriptions += usize::from(is_subscription);
         Some(key)
     }
@@ -221,7 +220,9 @@ mod tests {
     fn three() -> (CallTable, [Key; 3]) {
         let mut table = CallTable::default();
         let (client, request) = (ClientId(1), Key::from_number(0));
-        let keys = [(); 3].map(|()| table.accept(call(Owner::Client { client, request })).unwrap_or_else(|| panic!()));
+        let mut accepted = 0;
+        let mut accept = || table.accept(call(Owner::Client { client, request }), &mut accepted);
+        let keys = [(); 3].map(|()| accept().unwrap_or_else(|| panic!()));
         keys.iter().for_each(|key| table.wait(*key, Moment::ZERO, Moment::ZERO));
         (table, keys)
     }

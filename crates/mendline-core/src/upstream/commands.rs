@@ -153,7 +153,7 @@ impl Upstream {
         }
         let call = self.new_call(Owner::Client { client, request }, asked, limited_tool.clone(), cx.now);
         let (method, tool, trace) = (call.method(), call.tool.clone(), TraceParent::of(&call.request.message));
-        let Some(key) = self.calls.accept(call) else {
+        let Some(key) = self.calls.accept(call, cx.accepted) else {
             cx.ledger.release(size);
             return;
         };

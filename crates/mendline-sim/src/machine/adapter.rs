@@ -320,6 +320,7 @@ macro_rules! adapter {
                     real::Input::Reconnect { upstream } => {
                         core::Input::Reconnect { upstream: core::UpstreamId(upstream.0) }
                     }
+                    real::Input::ReconnectAll => core::Input::ReconnectAll,
                     real::Input::Isolate { upstream } => {
                         core::Input::Isolate { upstream: core::UpstreamId(upstream.0) }
                     }

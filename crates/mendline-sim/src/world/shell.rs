@@ -60,7 +60,8 @@ impl World {
                 self.begin_exchange(*exchange, *upstream, request.clone());
             }
             EngineOutput::Abort(exchange) => self.abort(*exchange),
-            EngineOutput::StoreCatalogue(..) | EngineOutput::UpstreamRemoved(_) => {}
+            EngineOutput::StoreCatalogue(..) => {}
+            EngineOutput::UpstreamRemoved(upstream) => self.upstream_removed(*upstream),
             EngineOutput::RenewCredential(upstream, refused, challenge) => {
                 self.request_credential(*upstream, *refused, *challenge);
             }

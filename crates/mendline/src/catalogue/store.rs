@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn file(state: &std::path::Path) -> super::super::CatalogueFile {
-        let log = Log::to_stderr(LogLevel::Off, Vec::new());
+        let log = Log::of_gateway(LogLevel::Off, Vec::new());
         let identity =
             Identity::remote("https://a.example/mcp").with("authorization", &Secret::new("Bearer s3cr3t-canary"));
         super::super::CatalogueFile::open(&state.join("mendline"), identity, log.handle()).unwrap()

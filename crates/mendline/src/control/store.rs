@@ -7,12 +7,13 @@
 mod calls;
 mod entry;
 mod stories;
+mod times;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use mendline_core::metrics::LinkFold;
-use mendline_core::{Event, UpstreamConfig, UpstreamId};
+use mendline_core::{ClientId, Event, UpstreamConfig, UpstreamId};
 use tokio::sync::mpsc;
 
 use self::entry::{Entry, millis, shown};
@@ -33,6 +34,8 @@ const FOLLOWER_QUEUE: usize = 256;
 pub struct StatusStore {
     process: ProcessInfo,
     slots: Vec<Slot>,
+    /// The connected clients, and their upstreams.
+    clients: BTreeMap<ClientId, UpstreamId>,
     followers: Vec<Follower>,
     /// The single calls, for `mendline explain`.
     stories: Stories,
@@ -48,8 +51,8 @@ enum Slot {
     Free,
     /// The base of a server: the status of the server is shown.
     Server(Box<Entry>),
-    /// One more process or session of the server with this base. Its calls count as calls of the server.
-    Member { base: UpstreamId, link: LinkFold },
+    /// One more process or session of the server with this base.
+    Member { base: UpstreamId },
 }
 
 /// A status store that the driver writes and the control socket reads.
@@ -78,9 +81,11 @@ impl StatusStore {
         };
         let now = clock();
         let slots = upstreams.iter().map(|upstream| Slot::Server(Box::new(Entry::new(upstream, now)))).collect();
+        let clients = BTreeMap::new();
         StatusStore {
             process,
             slots,
+            clients,
             followers: Vec::new(),
             stories: Stories::default(),
             is_stopping: false,
@@ -163,7 +168,7 @@ impl StatusStore {
     /// The base of the server of an upstream.
     fn base(&self, upstream: UpstreamId) -> UpstreamId {
         match self.slots.get(usize::from(upstream.0)) {
-            Some(Slot::Member { base, .. }) => *base,
+            Some(Slot::Member { base }) => *base,
             _ => upstream,
         }
     }
@@ -175,19 +180,43 @@ impl StatusStore {
         }
     }
 
-    /// Adds or removes an upstream.
+    /// Changes the number of clients of an upstream. The state of its server may be that of another one then.
+    fn count_clients(&mut self, upstream: UpstreamId, change: impl FnOnce(usize) -> usize) {
+        let (base, is_stopping) = (self.base(upstream), self.is_stopping);
+        if let Some(entry) = self.entry(base) {
+            let clients = entry.clients(upstream);
+            *clients = change(*clients);
+            entry.note_kind(is_stopping, clock());
+        }
+    }
+
+    /// Adds or removes an upstream or a client.
     fn apply_change(&mut self, event: &Event) {
         match event {
             Event::UpstreamAdded { upstream, like: Some(like), .. } => {
                 let base = self.base(*like);
-                *self.slot(*upstream) = Slot::Member { base, link: LinkFold::default() };
-                self.entry(base).into_iter().for_each(Entry::add_member);
+                *self.slot(*upstream) = Slot::Member { base };
+                self.entry(base).into_iter().for_each(|entry| entry.add_member(*upstream, clock()));
             }
             Event::UpstreamRemoved { upstream } => {
                 let base = self.base(*upstream);
                 *self.slot(*upstream) = Slot::Free;
                 self.stories.forget(*upstream);
-                self.entry(base).into_iter().for_each(Entry::remove_member);
+                self.clients.retain(|_, its| its != upstream);
+                let is_stopping = self.is_stopping;
+                if let Some(entry) = self.entry(base) {
+                    entry.remove_member(*upstream);
+                    entry.note_kind(is_stopping, clock());
+                }
+            }
+            Event::ClientOpened { client, upstream } => {
+                self.clients.insert(*client, *upstream);
+                self.count_clients(*upstream, |clients| clients + 1);
+            }
+            Event::ClientEnded { client } | Event::ClientLost { client } => {
+                if let Some(upstream) = self.clients.remove(client) {
+                    self.count_clients(upstream, |clients| clients.saturating_sub(1));
+                }
             }
             _ => {}
         }
@@ -204,29 +233,14 @@ impl StatusStore {
 
     fn apply(&mut self, event: &Event, at: At) {
         let (upstream, is_routine, is_stopping) = (event.upstream(), is_routine(event), self.is_stopping);
-        match upstream.and_then(|it| self.slots.get_mut(usize::from(it.0))) {
-            Some(Slot::Server(entry)) => {
-                entry.status.apply(event);
-                entry.metrics.apply(event, at.moment);
-                entry.note_call(event, at);
-                // Any answer can end the need for a login.
-                if !is_routine || entry.kind == StateKind::NeedsLogin {
-                    entry.note_time(event, is_stopping, clock());
-                }
+        if let Some(upstream) = upstream
+            && let Some(entry) = self.entry(self.base(upstream))
+        {
+            entry.apply(upstream, event, at);
+            // Any answer can end the need for a login.
+            if !is_routine || entry.kind == StateKind::NeedsLogin {
+                entry.note_time(upstream, event, is_stopping, clock());
             }
-            Some(Slot::Member { base, link }) => {
-                let (base, mut own) = (*base, *link);
-                if let Some(entry) = self.entry(base) {
-                    entry.status.apply_of_member(event);
-                    entry.metrics.apply_of_member(&mut own, event, at.moment);
-                    entry.note_call(event, at);
-                }
-                let slot = upstream.and_then(|it| self.slots.get_mut(usize::from(it.0)));
-                if let Some(Slot::Member { link, .. }) = slot {
-                    *link = own;
-                }
-            }
-            Some(Slot::Free) | None => {}
         }
         self.stories.apply(event, at.unix_micros);
         if !is_routine {
@@ -402,6 +416,65 @@ mod tests {
         emit(&mut observer, &Event::Stopping { running: 0 });
         emit(&mut observer, &moved(LinkState::Up, LinkState::Draining, None));
         assert_eq!(seen(&store).state.kind, StateKind::Stopping);
+    }
+
+    /// The metrics whose name begins like this, with their labels.
+    fn samples(store: &SharedStatus, name: &str) -> Vec<String> {
+        let text = crate::metrics::text::of_store(store);
+        text.lines().filter(|line| line.starts_with(name) && line.contains("notes")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn status_and_metrics_of_member_agree() {
+        let store = store();
+        let mut observer = StatusObserver::new(Arc::clone(&store));
+        let member = UpstreamId(9);
+        let is = |event: Event| match event {
+            Event::LinkStateChanged { from, to, why, over, repeated, .. } => {
+                Event::LinkStateChanged { upstream: member, from, to, why, over, repeated }
+            }
+            _ => Event::UpstreamReady {
+                upstream: member,
+                link: LinkId { upstream: member, dial: 1 },
+                after: Duration::ZERO,
+            },
+        };
+        up(&mut observer);
+        emit(&mut observer, &Event::UpstreamAdded { upstream: member, name: "notes".to_owned(), like: Some(UPSTREAM) });
+        let open = |client, upstream| Event::ClientOpened { client: ClientId(client), upstream };
+        emit(&mut observer, &open(1, UPSTREAM));
+        emit(&mut observer, &open(2, member));
+        emit(&mut observer, &is(moved(LinkState::Idle, LinkState::Dialing, None)));
+        emit(&mut observer, &is(moved(LinkState::Dialing, LinkState::Up, None)));
+        emit(&mut observer, &is(ready()));
+        emit(&mut observer, &is(moved(LinkState::Up, LinkState::Waiting, Some(Reason::ConnectionEnded))));
+        let (open_for, why) = (Duration::from_secs(60), RefusalReason::BreakerFailures { calls: 5, of_tool: false });
+        emit(&mut observer, &Event::BreakerOpened { upstream: member, tool: None, open_for, why });
+        let seen_now = seen(&store);
+        assert_eq!((seen_now.connection.dials, seen_now.connection.losses), (2, 1), "the counts are summed");
+        assert!(samples(&store, "mendline_losses_total")[0].ends_with(" 1"), "as in the metrics");
+        assert_eq!((seen_now.state.kind, seen_now.breaker.state), (StateKind::Ready, BreakerState::Closed));
+        assert!(samples(&store, "mendline_up")[0].ends_with(" 1.0"), "the base has a client, and is ready");
+        emit(&mut observer, &Event::ClientEnded { client: ClientId(1) });
+        let seen_now = seen(&store);
+        assert_eq!((seen_now.state.kind, seen_now.breaker.state), (StateKind::Reconnecting, BreakerState::Open));
+        assert!(samples(&store, "mendline_up")[0].ends_with(" 0.0"), "only the member has clients");
+        assert!(samples(&store, "mendline_breaker_state")[0].contains("open"));
+        emit(&mut observer, &Event::UpstreamRemoved { upstream: member });
+        let seen_now = seen(&store);
+        assert_eq!((seen_now.state.kind, seen_now.connection.losses), (StateKind::Ready, 1), "its counts stay");
+    }
+
+    #[test]
+    fn renewal_of_shared_credential_counts_once() {
+        let store = store();
+        let mut observer = StatusObserver::new(Arc::clone(&store));
+        let member = UpstreamId(9);
+        emit(&mut observer, &Event::UpstreamAdded { upstream: member, name: "notes".to_owned(), like: Some(UPSTREAM) });
+        for upstream in [UPSTREAM, member] {
+            emit(&mut observer, &Event::CredentialRenewed { upstream, number: 2 });
+        }
+        assert!(samples(&store, "mendline_credentials_renewed_total")[0].ends_with(" 1"));
     }
 
     #[test]

@@ -85,13 +85,16 @@ pub(crate) struct ServerMetrics<'a> {
     /// The name of its state.
     pub(crate) state: &'a str,
     pub(crate) is_up: bool,
-    pub(crate) status: &'a UpstreamStatus,
+    /// The upstream whose state is that of the server.
+    pub(crate) state_of: &'a UpstreamStatus,
+    /// The counts of all its upstreams.
+    pub(crate) counts: &'a UpstreamStatus,
     pub(crate) metrics: &'a UpstreamMetrics,
 }
 
 /// The samples of a server. Its name and those of tools are redacted and escaped.
 pub(crate) fn of_server(server: &ServerMetrics<'_>, redactor: &Redactor) -> Vec<Sample> {
-    let ServerMetrics { state, is_up, status, metrics, .. } = *server;
+    let ServerMetrics { state, is_up, state_of, counts: status, metrics, .. } = *server;
     let name = &*label(server.name, redactor);
     let mut samples = Collection::default();
     samples.number(&families::UP, &[name], f64::from(u8::from(is_up)));
@@ -112,8 +115,8 @@ pub(crate) fn of_server(server: &ServerMetrics<'_>, redactor: &Redactor) -> Vec<
     samples.named(&families::RETRIES, name, &metrics.retries);
     samples.count(&families::RETRIES_REFUSED, &[name], metrics.retries_refused);
     samples.count(&families::RESUMPTIONS, &[name], metrics.resumptions);
-    samples.number(&families::BREAKER_STATE, &[name, "", status.breaker.state.name()], 1.0);
-    for (tool, breaker) in &status.tools {
+    samples.number(&families::BREAKER_STATE, &[name, "", state_of.breaker.state.name()], 1.0);
+    for (tool, breaker) in &state_of.tools {
         samples.number(&families::BREAKER_STATE, &[name, &label(tool, redactor), breaker.state.name()], 1.0);
     }
     samples.named(&families::BREAKER_CHANGES, name, &metrics.breaker_changes);

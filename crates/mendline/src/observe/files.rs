@@ -3,6 +3,7 @@
 //! ```text
 //! $XDG_STATE_HOME/mendline/logs/                   0700
 //!   notes.20261115T122012Z.4711.1.jsonl            0600: server, start time, process id, sequence number
+//!   serve.20261115T122012Z.4712.1.jsonl            of a gateway, whose lines name their servers
 //!   notes.20261115T122012Z.4711.1.wire.jsonl       the messages on the wire, if configured
 //! ```
 //! Each process writes its own files, so no line interleaves and no lock is needed; `mendline logs` merges them by
@@ -41,6 +42,9 @@ use rotation::{RotatingFiles, WriteError};
 
 /// The directory of the log files inside of the state directory.
 pub const FOLDER: &str = "logs";
+
+/// The first part of the file names of a gateway.
+pub const GATEWAY: &str = "serve";
 
 /// The suffix of log files.
 pub const SUFFIX: &str = ".jsonl";
@@ -215,8 +219,7 @@ struct Writer {
 
 impl Writer {
     fn new(options: &FileOptions, names: Names, redactor: Redactor, stderr: StderrHandle, worker: Worker) -> Writer {
-        let server = names.get(UpstreamId(0)).unwrap_or_else(|| "mendline".into());
-        let stem = rotation::stem(&server, SystemTime::now(), std::process::id());
+        let stem = rotation::stem(names.only().map_or(GATEWAY, |only| only), SystemTime::now(), std::process::id());
         let log = RotatingFiles::new(options, &stem, SUFFIX);
         let wire = RotatingFiles::new(options, &stem, WIRE_SUFFIX);
         let encoder = Encoder::new(names, redactor);

@@ -89,11 +89,20 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates a log on stderr for upstreams of these names, in the order of the configuration.
-    pub fn to_stderr(level: LogLevel, names: Vec<String>) -> Log {
+    /// Creates the log of a process with one server, on stderr.
+    pub fn of_server(level: LogLevel, name: &str) -> Log {
+        Log::to_stderr(level, Names::of_server(name))
+    }
+
+    /// Creates the log of a gateway for upstreams of these names, in the order of the configuration, on stderr.
+    pub fn of_gateway(level: LogLevel, names: Vec<String>) -> Log {
+        Log::to_stderr(level, Names::of_gateway(names))
+    }
+
+    fn to_stderr(level: LogLevel, names: Names) -> Log {
         let redactor = Redactor::default();
         let stderr = Stderr::open(level, redactor.clone());
-        Log { names: Names::new(names), redactor, files: None, stderr }
+        Log { names, redactor, files: None, stderr }
     }
 
     /// Adds log files.
@@ -191,7 +200,7 @@ mod tests {
     fn log(level: LogLevel, write: impl FnMut(&[u8]) + Send + 'static) -> Log {
         let redactor = Redactor::default();
         let stderr = Stderr::to_writer(level, redactor.clone(), write);
-        let names = Names::new(vec!["files".to_owned(), "notes".to_owned()]);
+        let names = Names::of_gateway(vec!["files".to_owned(), "notes".to_owned()]);
         Log { names, redactor, files: None, stderr }
     }
 

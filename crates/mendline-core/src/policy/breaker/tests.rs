@@ -228,109 +228,163 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![3 => (1u64..3_000, fate).prop_map(|(took, fate)| Step::Call(took, fate)), 1 => (0u64..9_000).prop_map(Step::Pass)]
 }
 
+/// The model: all admitted calls in flight, and the results since the breaker last closed.
+struct Model {
+    policy: config::Breaker,
+    breaker: Breaker,
+    rng: SeededRng,
+    now: Moment,
+    /// The calls in flight: their ends, numbers, beginnings and results.
+    out: Vec<(Moment, u64, Moment, Fate)>,
+    /// Failures and successes since it last closed.
+    signs: Vec<(Moment, bool)>,
+    /// The calls that try it, and the time until which each blocks the next.
+    trials: Vec<(u64, Moment)>,
+    /// Answered trials since it last opened.
+    answered: u32,
+    /// The number of openings since it last closed.
+    opened: u32,
+}
+
+impl Model {
+    fn new(seed: u64) -> Model {
+        let policy = config::Breaker::default();
+        Model {
+            policy,
+            breaker: Breaker::new(Some(policy)),
+            rng: SeededRng::new(seed),
+            now: Moment::ZERO,
+            out: Vec::new(),
+            signs: Vec::new(),
+            trials: Vec::new(),
+            answered: 0,
+            opened: 0,
+        }
+    }
+
+    /// Begins a call if the breaker admits it. Returns whether it does.
+    fn begin(&mut self, call: u64, took: u64, fate: Fate) -> Result<bool, TestCaseError> {
+        let now = self.now;
+        match (self.breaker.admits(now), self.breaker.state()) {
+            (Admission::Allowed, state) => prop_assert_eq!(state, BreakerState::Closed),
+            (Admission::Blocked(wait), _) => {
+                let wait = wait.expect("it is not isolated");
+                prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(72));
+                return Ok(false);
+            }
+            (Admission::Trial, _) => {
+                self.trials.retain(|(_, patience)| *patience > now);
+                prop_assert!(self.trials.is_empty(), "two try at once: {:?}", self.trials);
+                self.breaker.begin_trial(call);
+                self.breaker.note_sent(call, now);
+                prop_assert!(self.breaker.is_tried_by(call));
+                self.trials.push((call, now + self.breaker.open_for));
+            }
+        }
+        self.out.push((now + Duration::from_millis(took), call, now, fate));
+        Ok(true)
+    }
+
+    /// Ends the calls that are due until this time.
+    fn end_calls(&mut self, until: Moment) -> Result<(), TestCaseError> {
+        self.out.sort_by_key(|(at, call, ..)| (*at, *call));
+        while let Some((at, call, began, fate)) = self.out.first().copied().filter(|(at, ..)| *at <= until) {
+            self.out.remove(0);
+            self.now = at;
+            match fate {
+                Fate::Answered => self.end(call, Sign::Healthy)?,
+                Fate::Failed => self.end(call, Sign::Failed(began, at))?,
+                Fate::Broke => self.end(call, Sign::Broke(began, at))?,
+                Fate::Silent => self.forget(call),
+            }
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// Ends a call with a result, and compares the transition with the model.
+    fn end(&mut self, call: u64, sign: Sign) -> Result<(), TestCaseError> {
+        let (before, was_trial) = (self.breaker.state(), self.breaker.is_tried_by(call));
+        if before == BreakerState::Closed {
+            self.signs.push((self.now, sign == Sign::Healthy));
+        }
+        let transition = self.breaker.note(call, sign, self.now, &mut self.rng);
+        self.forget(call);
+        self.answered += u32::from(was_trial && sign == Sign::Healthy);
+        match transition {
+            Some(Transition::Opened(time)) => self.check_opened(time, was_trial)?,
+            Some(Transition::Closed) => {
+                prop_assert!(was_trial && self.answered >= self.policy.successes);
+                (self.answered, self.opened) = (0, 0);
+                self.signs.clear();
+            }
+            Some(Transition::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
+            None => prop_assert_eq!(self.breaker.state(), before),
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, call: u64) {
+        self.breaker.note_ended(call);
+        self.trials.retain(|(trial, _)| *trial != call);
+    }
+
+    /// Checks that the breaker had a reason to open, and the open time.
+    fn check_opened(&mut self, time: Duration, was_trial: bool) -> Result<(), TestCaseError> {
+        let (now, signs) = (self.now, &self.signs);
+        let row = signs.iter().rev().take_while(|(_, well)| !well).count();
+        // The window starts somewhere in its last slice.
+        let ages = signs.iter().map(|(at, _)| now.since(*at));
+        let reach = self.policy.window * 9 / 10..self.policy.window;
+        let is_unhealthy = |back: Duration| {
+            let young = signs.iter().filter(|(at, _)| now.since(*at) <= back);
+            let (well, all) = young.fold((0, 0), |(well, all), (_, it)| (well + u32::from(*it), all + 1));
+            all >= 10 && well * 2 < all
+        };
+        let reason =
+            was_trial || row >= 5 || ages.filter(|age| reach.contains(age)).chain([reach.start]).any(is_unhealthy);
+        prop_assert!(reason, "opened after {row} failures in a row of {signs:?}");
+        let about = (5 << self.opened.min(4)).min(60) as f64;
+        let ratio = time.as_secs_f64() / about;
+        prop_assert!((0.79..=1.21).contains(&ratio), "{time:?} the {}th time", self.opened);
+        self.opened += 1;
+        self.answered = 0;
+        self.signs.clear();
+        self.trials.clear();
+        Ok(())
+    }
+
+    /// Checks that after the open time a trial is admitted, and that two answered trials close the breaker.
+    fn check_closes(&mut self) -> Result<(), TestCaseError> {
+        self.now = self.now + Duration::from_secs(80);
+        for call in 1_000..1_002 {
+            if self.breaker.admits(self.now) == Admission::Trial {
+                self.breaker.begin_trial(call);
+            }
+            self.breaker.note(call, Sign::Healthy, self.now, &mut self.rng);
+            self.breaker.note_ended(call);
+        }
+        prop_assert_eq!(self.breaker.admits(self.now), Admission::Allowed);
+        Ok(())
+    }
+}
+
 proptest! {
-    /// The model: all admitted calls in flight, and the results since the breaker last closed.
     #[test]
     fn breaker_follows_the_model(steps in prop::collection::vec(step(), 1..250), seed: u64) {
-        let policy = config::Breaker::default();
-        let (mut breaker, mut rng) = (Breaker::new(Some(policy)), SeededRng::new(seed));
-        let mut now = Moment::ZERO;
-        let mut out: Vec<(Moment, u64, Moment, Fate)> = Vec::new();
-        // Failures and successes since it last closed, and answered trials since it last opened.
-        let (mut signs, mut answered, mut opened) = (Vec::<(Moment, bool)>::new(), 0, 0u32);
-        let mut trials: Vec<(u64, Moment)> = Vec::new();
-        for (name, step) in steps.into_iter().enumerate() {
-            let name = name as u64;
-            let end = match step {
-                Step::Pass(millis) => now + Duration::from_millis(millis),
+        let mut model = Model::new(seed);
+        for (call, step) in (0..).zip(steps) {
+            let until = match step {
+                Step::Pass(millis) => model.now + Duration::from_millis(millis),
                 Step::Call(took, fate) => {
-                    match (breaker.admits(now), breaker.state()) {
-                        (Admission::Allowed, state) => prop_assert_eq!(state, BreakerState::Closed),
-                        (Admission::Blocked(wait), _) => {
-                            let wait = wait.expect("it is not isolated");
-                            prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(72));
-                            continue;
-                        }
-                        (Admission::Trial, _) => {
-                            trials.retain(|(_, patience)| *patience > now);
-                            prop_assert!(trials.is_empty(), "two try at once: {trials:?}");
-                            breaker.begin_trial(name);
-                            breaker.note_sent(name, now);
-                            prop_assert!(breaker.is_tried_by(name));
-                            trials.push((name, now + breaker.open_for));
-                        }
-                    }
-                    out.push((now + Duration::from_millis(took), name, now, fate));
-                    now
-                }
-            };
-            out.sort_by_key(|(at, name, ..)| (*at, *name));
-            while let Some((at, call, began, fate)) = out.first().copied().filter(|(at, ..)| *at <= end) {
-                out.remove(0);
-                now = at;
-                let sign = match fate {
-                    Fate::Answered => Sign::Healthy,
-                    Fate::Failed => Sign::Failed(began, now),
-                    Fate::Broke => Sign::Broke(began, now),
-                    Fate::Silent => {
-                        breaker.note_ended(call);
-                        trials.retain(|(trial, _)| *trial != call);
+                    if !model.begin(call, took, fate)? {
                         continue;
                     }
-                };
-                let (before, was_trial) = (breaker.state(), breaker.is_tried_by(call));
-                if before == BreakerState::Closed {
-                    signs.push((now, sign == Sign::Healthy));
+                    model.now
                 }
-                let transition = breaker.note(call, sign, now, &mut rng);
-                breaker.note_ended(call);
-                trials.retain(|(trial, _)| *trial != call);
-                answered += u32::from(was_trial && sign == Sign::Healthy);
-                match transition {
-                    Some(Transition::Opened(time)) => {
-                        let row = signs.iter().rev().take_while(|(_, well)| !well).count();
-                        // The window starts somewhere in its last slice.
-                        let ages = signs.iter().map(|(at, _)| now.since(*at));
-                        let reach = policy.window * 9 / 10..policy.window;
-                        let is_unhealthy = |back: Duration| {
-                            let young = signs.iter().filter(|(at, _)| now.since(*at) <= back);
-                            let (well, all) = young.fold((0, 0), |(well, all), (_, it)| (well + u32::from(*it), all + 1));
-                            all >= 10 && well * 2 < all
-                        };
-                        let reason = was_trial
-                            || row >= 5
-                            || ages.filter(|age| reach.contains(age)).chain([reach.start]).any(is_unhealthy);
-                        prop_assert!(reason, "opened after {row} failures in a row of {signs:?}");
-                        let about = (5 << opened.min(4)).min(60) as f64;
-                        let ratio = time.as_secs_f64() / about;
-                        prop_assert!((0.79..=1.21).contains(&ratio), "{time:?} the {opened}th time");
-                        opened += 1;
-                        answered = 0;
-                        signs.clear();
-                        trials.clear();
-                    }
-                    Some(Transition::Closed) => {
-                        prop_assert!(was_trial && answered >= policy.successes);
-                        (answered, opened) = (0, 0);
-                        signs.clear();
-                    }
-                    Some(Transition::HalfOpened) => prop_assert!(false, "only a trial opens it by half"),
-                    None => {
-                        prop_assert_eq!(breaker.state(), before);
-                    }
-                }
-            }
-            now = now.max(end);
+            };
+            model.end_calls(until)?;
         }
-        // After the open time a trial is admitted, and two answered trials close it.
-        now = now + Duration::from_secs(80);
-        for call in 1_000..1_002 {
-            if breaker.admits(now) == Admission::Trial {
-                breaker.begin_trial(call);
-            }
-            breaker.note(call, Sign::Healthy, now, &mut rng);
-            breaker.note_ended(call);
-        }
-        prop_assert_eq!(breaker.admits(now), Admission::Allowed);
+        model.check_closes()?;
     }
 }

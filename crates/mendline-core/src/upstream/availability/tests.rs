@@ -105,6 +105,7 @@ fn events(does: impl FnOnce(&mut Cx<'_>)) -> Vec<Event> {
         outputs: &mut outputs,
         dispatch: &mut Dispatch::default(),
         dial_paces: &mut DialPaces::default(),
+        accepted: &mut 0,
         quote: &Unredacted,
     };
     does(&mut cx);

@@ -1,16 +1,21 @@
-//! The status of one server: the fold of its events, and the start times of its durations.
+//! The status of one server: the fold of the events of its upstreams, and the start times of its durations.
+//!
+//! A server of a gateway may have several upstreams: its base, and further processes or sessions, its members. The
+//! counts of all of them are summed. The state of the server is that of its base while the base has clients, else the
+//! worst of the members that have clients; without any client, it is that of the base.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mendline_core::config::{self, Dialect, RateLimit, Transport};
 use mendline_core::event::{Answered, Over};
-use mendline_core::metrics::UpstreamMetrics;
+use mendline_core::metrics::{LinkFold, UpstreamMetrics};
 use mendline_core::policy::breaker;
 use mendline_core::status::{BreakerStatus, Counts, SilentCall, UpstreamStatus};
-use mendline_core::{Event, LinkState, UpstreamConfig};
+use mendline_core::{Event, LinkState, UpstreamConfig, UpstreamId};
 use mendline_wire::Method;
 
+use super::times::Times;
 use crate::control::snapshot::{
     Breaker, BreakerState, Calls, Connection, Credential, CredentialKind, Facts, LastCall, LastError, Latency, Limit,
     Lists, Outcomes, Rate, Server, State, StateKind, ToolBreaker, TransportKind,
@@ -31,27 +36,36 @@ pub(super) struct Entry {
     transport: TransportKind,
     rate_limit: Option<RateLimit>,
     credential: Option<CredentialKind>,
+    /// The state of the base, and the counts of all upstreams.
     pub(super) status: UpstreamStatus,
+    times: Times,
+    /// The number of clients of the base.
+    clients: usize,
     pub(super) metrics: UpstreamMetrics,
     /// The kind of its state, and the time of the last change.
     pub(super) kind: StateKind,
     since: Duration,
     /// The time at which the current incident first parked it.
     parked_since: Option<Duration>,
-    /// The times at which the next dial was planned and the last pause started.
-    dial_planned_at: Duration,
-    paused_at: Duration,
-    /// The times at which open breakers opened: the server's (`None`) and those of tools.
-    opened_at: BTreeMap<Option<String>, Duration>,
-    last_error_at: Duration,
     /// The times at which the silence of calls began; some of the calls may have ended.
     silent_since: BTreeMap<u64, Duration>,
-    /// The number of its processes or sessions besides the first.
-    members: u64,
+    /// Its processes or sessions besides the first.
+    members: BTreeMap<UpstreamId, Member>,
     /// The result of the last tool call, and its time.
     last_call: Option<(bool, Duration)>,
     /// The time at which the server last answered with a list.
     list_read_at: Option<Duration>,
+}
+
+/// One more process or session of a server.
+#[derive(Debug)]
+struct Member {
+    /// Its state; the counts are in the status of the server.
+    status: UpstreamStatus,
+    times: Times,
+    link: LinkFold,
+    /// The number of its clients.
+    clients: usize,
 }
 
 impl Entry {
@@ -71,33 +85,60 @@ impl Entry {
                 config::CredentialKind::Login => Some(CredentialKind::Login),
             },
             status: UpstreamStatus::default(),
+            times: Times::new(now),
+            clients: 0,
             metrics: UpstreamMetrics::default(),
             kind: StateKind::Idle,
             since: now,
             parked_since: None,
-            dial_planned_at: now,
-            paused_at: now,
-            opened_at: BTreeMap::new(),
-            last_error_at: now,
             silent_since: BTreeMap::new(),
-            members: 0,
+            members: BTreeMap::new(),
             last_call: None,
             list_read_at: None,
         }
     }
 
-    /// Counts one more process or session.
-    pub(super) fn add_member(&mut self) {
-        self.members += 1;
+    /// Adds a process or session.
+    pub(super) fn add_member(&mut self, upstream: UpstreamId, now: Duration) {
+        let status = UpstreamStatus::default();
+        self.members.insert(upstream, Member { status, times: Times::new(now), link: LinkFold::default(), clients: 0 });
     }
 
-    /// Counts one less.
-    pub(super) fn remove_member(&mut self) {
-        self.members = self.members.saturating_sub(1);
+    /// Removes a process or session. Its counts stay.
+    pub(super) fn remove_member(&mut self, upstream: UpstreamId) {
+        self.members.remove(&upstream);
+    }
+
+    /// Applies an event of one of its upstreams.
+    pub(super) fn apply(&mut self, upstream: UpstreamId, event: &Event, at: At) {
+        match self.members.get_mut(&upstream) {
+            Some(member) => {
+                self.status.apply_of_member(&mut member.status, event);
+                self.metrics.apply_of_member(&mut member.link, event, at.moment);
+            }
+            None => {
+                self.status.apply(event);
+                self.metrics.apply(event, at.moment);
+            }
+        }
+        self.note_call(event, at);
+    }
+
+    /// The number of clients of one of its upstreams.
+    pub(super) fn clients(&mut self, upstream: UpstreamId) -> &mut usize {
+        self.members.get_mut(&upstream).map_or(&mut self.clients, |member| &mut member.clients)
+    }
+
+    /// The upstream whose state is that of the server.
+    fn shown(&self) -> (&UpstreamStatus, &Times) {
+        let used = self.members.values().filter(|member| self.clients == 0 && member.clients > 0);
+        // The first of equals, so that the state does not change without a reason.
+        let worst = used.rev().max_by_key(|member| kind_of(&member.status, false));
+        worst.map_or((&self.status, &self.times), |member| (&member.status, &member.times))
     }
 
     /// Notes the result of a call. The time is that of the event, so that a call costs no look at the clock.
-    pub(super) fn note_call(&mut self, event: &Event, at: At) {
+    fn note_call(&mut self, event: &Event, at: At) {
         let now = Duration::from_micros(at.unix_micros);
         match event {
             Event::CallAnswered { method: Method::ToolsCall, result, .. } => {
@@ -113,7 +154,7 @@ impl Entry {
 
     /// The five facts that tell a server that works from one that only runs.
     fn facts(&self) -> Facts {
-        let status = &self.status;
+        let (status, _) = self.shown();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ago = |at: Duration| millis(now.saturating_sub(at));
         let process = match (status.link, self.transport) {
@@ -138,8 +179,28 @@ impl Entry {
     }
 
     /// Notes the times that later snapshots need.
-    pub(super) fn note_time(&mut self, event: &Event, is_stopping: bool, now: Duration) {
-        let kind = kind_of(&self.status, is_stopping);
+    pub(super) fn note_time(&mut self, upstream: UpstreamId, event: &Event, is_stopping: bool, now: Duration) {
+        match self.members.get_mut(&upstream) {
+            Some(member) => member.times.note(event, &member.status, now),
+            None => self.times.note(event, &self.status, now),
+        }
+        match event {
+            Event::CallSilent { call, silent_for, .. } => {
+                self.silent_since.retain(|call, _| self.status.silent.contains_key(call));
+                self.silent_since.insert(*call, now.saturating_sub(*silent_for));
+            }
+            Event::Reconfigured { rate_limit, place, .. } => {
+                self.rate_limit = *rate_limit;
+                self.target.clone_from(place);
+            }
+            _ => {}
+        }
+        self.note_kind(is_stopping, now);
+    }
+
+    /// Notes the kind of the state, and the time of its change.
+    pub(super) fn note_kind(&mut self, is_stopping: bool, now: Duration) {
+        let kind = kind_of(self.shown().0, is_stopping);
         if kind != self.kind {
             (self.kind, self.since) = (kind, now);
             match kind {
@@ -148,31 +209,6 @@ impl Entry {
                 StateKind::Starting | StateKind::Reconnecting => {}
                 _ => self.parked_since = None,
             }
-        }
-        match event {
-            Event::DialPlanned { .. } => self.dial_planned_at = now,
-            Event::Paused { .. } => self.paused_at = now,
-            Event::CallSilent { call, silent_for, .. } => {
-                self.silent_since.retain(|call, _| self.status.silent.contains_key(call));
-                self.silent_since.insert(*call, now.saturating_sub(*silent_for));
-            }
-            Event::BreakerOpened { tool, .. } => drop(self.opened_at.insert(tool.clone(), now)),
-            Event::BreakerClosed { tool, .. } => drop(self.opened_at.remove(tool)),
-            // A repeated reason is a new error. A change that the operator requested is no error.
-            Event::LinkStateChanged { to: LinkState::Waiting | LinkState::Parked, why, .. }
-                if self.status.last_error.as_ref().map(|error| &error.why) == why.as_ref() =>
-            {
-                self.last_error_at = now;
-            }
-            Event::DialFailed { .. }
-            | Event::ReconnectDisabled { .. }
-            | Event::LoginRequired { .. }
-            | Event::CallFailed { .. } => self.last_error_at = now,
-            Event::Reconfigured { rate_limit, place, .. } => {
-                self.rate_limit = *rate_limit;
-                self.target.clone_from(place);
-            }
-            _ => {}
         }
     }
 
@@ -190,7 +226,8 @@ impl Entry {
             name: &self.name,
             state: self.kind.name(),
             is_up: matches!(self.kind, StateKind::Ready | StateKind::Idle),
-            status: &self.status,
+            state_of: self.shown().0,
+            counts: &self.status,
             metrics: &self.metrics,
         };
         metrics::of_server(&server, redactor)
@@ -198,6 +235,7 @@ impl Entry {
 
     /// Returns the current state of the server.
     pub(super) fn snapshot(&self, now: Duration, redactor: &Redactor) -> Server {
+        let (state, times) = self.shown();
         let status = &self.status;
         let percentile = |share| status.latency.as_ref()?.per_mille(share).map(micros);
         let silent = status.silent.iter().filter_map(|(call, it)| Some((*self.silent_since.get(call)?, it)));
@@ -208,22 +246,17 @@ impl Entry {
         };
         Server {
             name: self.name.clone(),
-            transport: match status.over {
+            transport: match state.over {
                 Some(Over::Sse) => TransportKind::Sse,
                 Some(Over::Http) => TransportKind::Http,
                 Some(Over::Child(_)) | None => self.transport,
             },
             target: shown(&self.target, redactor),
             state: self.state(now, redactor),
-            breaker: Breaker {
-                state: self.breaker_state(None, &status.breaker, now),
-                tries_in_ms: self.time_to_probe(None, &status.breaker, now),
-                why: why(&status.breaker, redactor),
-                tools: status.tools.iter().map(|(tool, held)| self.tool(tool, held, now, redactor)).collect(),
-            },
+            breaker: breaker_of(state, times, now, redactor),
             limit: Limit {
                 rate: self.rate_limit.map(|rate| Rate { burst: rate.burst, per_second: rate.per_second }),
-                paused_ms: status.pause.map(|pause| remaining(pause, self.paused_at, now)),
+                paused_ms: state.pause.map(|pause| remaining(pause, times.paused_at, now)),
                 slowed: status.slowed,
             },
             in_flight: status.out,
@@ -251,21 +284,21 @@ impl Entry {
                 dials: status.dials,
                 dials_failed: status.dials_failed,
                 losses: status.losses,
-                took_ms: status.took.map(millis),
-                child: status.child(),
+                took_ms: state.took.map(millis),
+                child: state.child(),
             },
-            last_error: status.last_error.as_ref().map(|error| LastError {
+            last_error: state.last_error.as_ref().map(|error| LastError {
                 what: shown(&error.to_string(), redactor),
-                ago_ms: millis(now.saturating_sub(self.last_error_at)),
+                ago_ms: millis(now.saturating_sub(times.last_error_at)),
             }),
             credential: self.credential(redactor),
-            sessions: self.members,
+            sessions: self.members.len() as u64,
             facts: self.facts(),
         }
     }
 
     fn state(&self, now: Duration, redactor: &Redactor) -> State {
-        let status = &self.status;
+        let (status, times) = self.shown();
         let is_lost = matches!(self.kind, StateKind::Reconnecting | StateKind::Parked);
         let redial = status.redial.filter(|_| is_lost);
         let waits = matches!(status.link, LinkState::Waiting | LinkState::Parked);
@@ -282,42 +315,42 @@ impl Entry {
             reason: why.map(|why| why.name().to_owned()),
             attempt: redial.map(|redial| redial.attempt),
             attempts: redial.and_then(|redial| redial.most),
-            next_in_ms: redial.filter(|_| waits).map(|redial| remaining(redial.wait, self.dial_planned_at, now)),
+            next_in_ms: redial.filter(|_| waits).map(|redial| remaining(redial.wait, times.dial_planned_at, now)),
         }
-    }
-
-    fn tool(&self, tool: &str, held: &BreakerStatus, now: Duration, redactor: &Redactor) -> ToolBreaker {
-        let tries_in_ms = self.time_to_probe(Some(tool), held, now);
-        ToolBreaker {
-            tool: shown(tool, redactor),
-            state: self.breaker_state(Some(tool), held, now),
-            tries_in_ms,
-            why: why(held, redactor),
-        }
-    }
-
-    /// Returns the state of a breaker. An open breaker whose time is over is half open: the next call probes it. The
-    /// engine emits the event only when that call comes.
-    fn breaker_state(&self, tool: Option<&str>, held: &BreakerStatus, now: Duration) -> BreakerState {
-        match state(held.state) {
-            BreakerState::Open if self.time_to_probe(tool, held, now) == Some(0) => BreakerState::HalfOpen,
-            state => state,
-        }
-    }
-
-    fn time_to_probe(&self, tool: Option<&str>, held: &BreakerStatus, now: Duration) -> Option<u64> {
-        let (open_for, _) = held.open_for.as_ref()?;
-        let opened_at = self.opened_at.get(&tool.map(str::to_owned)).copied().unwrap_or(now);
-        Some(remaining(*open_for, opened_at, now))
     }
 }
 
-/// Returns the kind of a server's state.
+/// Returns the breakers of an upstream.
+fn breaker_of(status: &UpstreamStatus, times: &Times, now: Duration, redactor: &Redactor) -> Breaker {
+    let tool = |(tool, held): (&String, &BreakerStatus)| ToolBreaker {
+        tool: shown(tool, redactor),
+        state: breaker_state(times, Some(tool), held, now),
+        tries_in_ms: times.to_probe(Some(tool), held, now),
+        why: why(held, redactor),
+    };
+    Breaker {
+        state: breaker_state(times, None, &status.breaker, now),
+        tries_in_ms: times.to_probe(None, &status.breaker, now),
+        why: why(&status.breaker, redactor),
+        tools: status.tools.iter().map(tool).collect(),
+    }
+}
+
+/// Returns the state of a breaker. An open breaker whose time is over is half open: the next call probes it. The
+/// engine emits the event only when that call comes.
+fn breaker_state(times: &Times, tool: Option<&str>, held: &BreakerStatus, now: Duration) -> BreakerState {
+    match state(held.state) {
+        BreakerState::Open if times.to_probe(tool, held, now) == Some(0) => BreakerState::HalfOpen,
+        state => state,
+    }
+}
+
 fn is_list(method: Method) -> bool {
     use Method::{PromptsList, ResourcesList, ResourcesTemplatesList, ToolsList};
     matches!(method, ToolsList | PromptsList | ResourcesList | ResourcesTemplatesList)
 }
 
+/// Returns the kind of a server's state.
 fn kind_of(status: &UpstreamStatus, is_stopping: bool) -> StateKind {
     match status.link {
         LinkState::Idle | LinkState::Draining if is_stopping => StateKind::Stopping,
@@ -361,7 +394,7 @@ pub(super) fn shown(text: &str, redactor: &Redactor) -> String {
 }
 
 /// Returns the rest of a duration that started at `started`, in milliseconds.
-fn remaining(span: Duration, started: Duration, now: Duration) -> u64 {
+pub(super) fn remaining(span: Duration, started: Duration, now: Duration) -> u64 {
     millis(span.saturating_sub(now.saturating_sub(started)))
 }
 
@@ -375,8 +408,8 @@ fn micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use mendline_core::LinkId;
     use mendline_core::event::ToolName;
-    use mendline_core::{LinkId, UpstreamId};
     use mendline_wire::Method;
 
     use super::*;
@@ -388,7 +421,7 @@ mod tests {
         let mut entry = Entry::new(&UpstreamConfig::child("notes", "npx"), Duration::ZERO);
         let mut seen = |event: Event, seconds: u64| {
             entry.status.apply(&event);
-            entry.note_time(&event, false, Duration::from_secs(seconds));
+            entry.note_time(UPSTREAM, &event, false, Duration::from_secs(seconds));
             let server = entry.snapshot(Duration::from_secs(seconds + 12), &Redactor::default());
             (server.silent_calls, server.silent_for_ms, server.silence())
         };
@@ -416,7 +449,7 @@ mod tests {
         let mut entry = Entry::new(&UpstreamConfig::child("notes", "npx"), Duration::ZERO);
         let mut apply = |event: Event, seconds: u64| {
             entry.status.apply(&event);
-            entry.note_time(&event, false, Duration::from_secs(seconds));
+            entry.note_time(UPSTREAM, &event, false, Duration::from_secs(seconds));
             (entry.kind, entry.since.as_secs())
         };
         let moved = |from, to| {

@@ -1,7 +1,8 @@
 //! The format of a line in a log file.
 //!
 //! A line is a JSON object that begins with its time in a fixed width, so that lines can be compared and searched
-//! without parsing. `level`, `server`, `pid`, `kind` and `text` are always present. Other members of an event follow
+//! without parsing. `level`, `pid`, `kind` and `text` are always present, and `server` except for the lines of a
+//! gateway that belong to no server. Other members of an event follow
 //! (`call`, `tool`, `outcome`, `reason`, `errno`, `status` …), so that programs need not parse `text`. `kind` is the
 //! stable name of the event ([`Event::name`]), `stderr` for a line of a child's stderr, `message` for other lines of
 //! Mendline, and `wire` for a message on the wire.
@@ -90,15 +91,15 @@ impl Encoder {
     }
 
     fn line(&self, entry: &Entry, kind: &str, out: &mut Vec<u8>, fill: impl FnOnce(&Encoder, &mut Object<'_>)) {
-        // A line without a server gets the name of the first one.
-        let name = self.names.get(entry.upstream.unwrap_or(UpstreamId(0)));
-        let name = name.unwrap_or_else(|| "mendline".into());
+        let name = entry.upstream.and_then(|upstream| self.names.get(upstream));
         let mut object = Object { out };
         object.out.extend_from_slice(b"{\"time\":\"");
         object.time(entry.at);
         object.out.push(b'"');
         object.word("level", entry.level.word());
-        object.text("server", name.as_bytes());
+        if let Some(name) = name.as_ref().or(self.names.only()) {
+            object.text("server", name.as_bytes());
+        }
         object.number("pid", u64::from(self.pid));
         object.word("kind", kind);
         fill(self, &mut object);
@@ -364,12 +365,17 @@ mod tests {
     const NOTES: UpstreamId = UpstreamId(1);
 
     fn written(payload: Payload) -> (String, Value) {
+        let names = Names::of_gateway(vec!["files".to_owned(), "notes".to_owned()]);
+        encoded(names, Some(NOTES), payload)
+    }
+
+    fn encoded(names: Names, upstream: Option<UpstreamId>, payload: Payload) -> (String, Value) {
         let redactor = Redactor::default();
         redactor.learn(&[Secret::new("open sesame")]);
-        let mut encoder = Encoder::new(Names::new(vec!["files".to_owned(), "notes".to_owned()]), redactor);
+        let mut encoder = Encoder::new(names, redactor);
         let mut out = Vec::new();
         let (at, level) = (1_000_000, LogLevel::Info);
-        encoder.write(&Entry { at, level, upstream: Some(NOTES), payload }, &mut out);
+        encoder.write(&Entry { at, level, upstream, payload }, &mut out);
         let line = String::from_utf8(out).unwrap();
         assert!(line.ends_with("}\n") && !line.trim_end().contains('\n'), "{line}");
         let value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -429,6 +435,15 @@ mod tests {
         let (_, value) =
             written(Payload::Event(failed(Reason::Status { status: 503, body: None, not_json: false }), None));
         assert_eq!((&value["status"], &value["before"]), (&503.into(), &Value::Null));
+    }
+
+    #[test]
+    fn line_without_server_names_only_server_of_process() {
+        let message = || Payload::Message("serving metrics".into());
+        let (_, value) = encoded(Names::of_server("notes"), None, message());
+        assert_eq!(value["server"], "notes");
+        let (line, value) = encoded(Names::of_gateway(vec!["files".to_owned()]), None, message());
+        assert_eq!(value.get("server"), None, "{line}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ fn open(folder: &Path, level: LogLevel, wire: bool) -> (Files, Stderr, std::sync
     });
     let options =
         FileOptions { folder: folder.join(FOLDER), level, file_bytes: FILE_BYTES, folder_bytes: FOLDER_BYTES, wire };
-    let names = Names::new(vec!["files".to_owned(), "notes".to_owned()]);
+    let names = Names::of_gateway(vec!["files".to_owned(), "notes".to_owned()]);
     (Files::open(&options, names, redactor, stderr.handle()), stderr, written)
 }
 
@@ -180,7 +180,7 @@ fn writing_resumes_and_missing_lines_are_counted() {
         };
         let writer = Writer::new(
             &options,
-            Names::new(vec!["files".to_owned(), "notes".to_owned()]),
+            Names::of_gateway(vec!["files".to_owned(), "notes".to_owned()]),
             Redactor::default(),
             stderr.handle(),
             Work::new().1,
