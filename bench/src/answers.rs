@@ -4,6 +4,7 @@
 //! reused.
 
 use std::io::Write;
+use std::time::Duration;
 
 use crate::scan::{member, number};
 
@@ -11,7 +12,7 @@ use crate::scan::{member, number};
 const BIGGEST_RESULT: usize = 64 << 20;
 
 const INITIALIZED: &[u8] = br#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"mendline-bench","version":"1"}}"#;
-const TOOLS: &[u8] = br#"{"tools":[{"name":"echo","description":"Says the text again.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}},"annotations":{"readOnlyHint":true}},{"name":"big","description":"A text of the given size.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}}},"annotations":{"readOnlyHint":true}}]}"#;
+const TOOLS: &[u8] = br#"{"tools":[{"name":"echo","description":"Says the text again.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}},"annotations":{"readOnlyHint":true}},{"name":"big","description":"A text of the given size.","inputSchema":{"type":"object","properties":{"bytes":{"type":"integer"}}},"annotations":{"readOnlyHint":true}},{"name":"wait","description":"Answers after some time.","inputSchema":{"type":"object","properties":{"ms":{"type":"integer"}}},"annotations":{"readOnlyHint":true}}]}"#;
 
 /// The answer to the last message.
 #[derive(Default)]
@@ -20,12 +21,15 @@ pub(crate) struct Answers {
     line: Vec<u8>,
     /// The content of the last big result.
     big: Vec<u8>,
+    /// The time after which the answer is due.
+    delay: Option<Duration>,
 }
 
 impl Answers {
     /// Builds the answer to a message. It replaces the one before.
     pub(crate) fn answer(&mut self, message: &[u8]) {
         self.line.clear();
+        self.delay = None;
         let (Some(id), Some(method)) = (member(message, b"\"id\""), member(message, b"\"method\"")) else { return };
         self.line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
         self.line.extend_from_slice(id);
@@ -33,6 +37,10 @@ impl Answers {
             b"\"tools/call\"" => match member(message, b"\"name\"") {
                 Some(b"\"echo\"") => self.text(member(message, b"\"text\"").unwrap_or(br#""""#)),
                 Some(b"\"big\"") => self.big(number(message, b"\"bytes\"").unwrap_or(0) as usize),
+                Some(b"\"wait\"") => {
+                    self.delay = number(message, b"\"ms\"").map(Duration::from_millis);
+                    self.text(br#""waited""#);
+                }
                 _ => self.refuse(-32602, "unknown tool"),
             },
             b"\"initialize\"" => self.result(INITIALIZED),
@@ -46,6 +54,11 @@ impl Answers {
     /// Returns the answer with a newline; empty if the message needs no answer.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
+    }
+
+    /// Takes the time after which the answer is due; none if it is due at once.
+    pub(crate) fn take_delay(&mut self) -> Option<Duration> {
+        self.delay.take()
     }
 
     /// Returns the answer without a newline.
@@ -126,6 +139,15 @@ mod tests {
         };
         assert_eq!(call(1 << 20)["result"]["content"][0]["text"].as_str().unwrap().len(), 1 << 20);
         assert_eq!(call(BIGGEST_RESULT + 1)["error"]["code"], -32602);
+    }
+
+    #[test]
+    fn only_the_tool_wait_delays_its_answer() {
+        let mut answers = Answers::default();
+        answers.answer(br#"{"id":1,"method":"tools/call","params":{"name":"wait","arguments":{"ms":20}}}"#);
+        assert_eq!(answers.take_delay(), Some(Duration::from_millis(20)));
+        answers.answer(br#"{"id":2,"method":"ping"}"#);
+        assert_eq!(answers.take_delay(), None);
     }
 
     #[test]

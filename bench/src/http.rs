@@ -15,7 +15,9 @@ pub(crate) mod upstream;
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -55,8 +57,14 @@ impl Poller {
 
     /// Waits until a descriptor is readable.
     pub(crate) fn wait(&mut self) -> io::Result<()> {
+        self.wait_until(None)
+    }
+
+    /// Waits until a descriptor is readable, or until a time.
+    pub(crate) fn wait_until(&mut self, until: Option<Instant>) -> io::Result<()> {
         (self.next, self.ready) = (0, 0);
-        match epoll::wait(&self.epoll, &mut self.events[..], None) {
+        let timeout = until.and_then(|at| Timespec::try_from(at.saturating_duration_since(Instant::now())).ok());
+        match epoll::wait(&self.epoll, &mut self.events[..], timeout.as_ref()) {
             Ok(ready) => self.ready = ready,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -66,14 +74,14 @@ impl Poller {
 }
 
 /// Splits a URL into `host:port` and the path without its first slash.
-fn address(url: &str) -> io::Result<(&str, &str)> {
+pub(crate) fn address(url: &str) -> io::Result<(&str, &str)> {
     url.strip_prefix("http://")
         .and_then(|rest| rest.split_once('/'))
         .ok_or_else(|| io::Error::other(format!("`{url}` is not http://HOST:PORT/PATH")))
 }
 
 /// Writes both parts, in one system call unless the sink is full.
-fn write_both(sink: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<()> {
+pub(crate) fn write_both(sink: &mut impl Write, first: &[u8], second: &[u8]) -> io::Result<()> {
     let mut parts = [IoSlice::new(first), IoSlice::new(second)];
     let mut left = &mut parts[..];
     IoSlice::advance_slices(&mut left, 0);

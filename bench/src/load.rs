@@ -157,7 +157,7 @@ fn sequential_calls(plan: &Plan, client: &mut Client, processes: &Processes) -> 
     Ok((round_trips, micros(cpu) / plan.calls as f64))
 }
 
-fn one_at_a_time(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
+pub(crate) fn one_at_a_time(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>> {
     let mut durations = Vec::with_capacity(calls);
     for _ in 0..calls {
         let sent = Instant::now();
@@ -170,7 +170,7 @@ fn one_at_a_time(client: &mut Client, calls: usize) -> io::Result<Vec<Duration>>
 
 /// Keeps `width` calls open for `lasting`: every answer is followed by the next call. Returns the number of answers and
 /// the time up to the last one.
-fn in_flight(client: &mut Client, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
+pub(crate) fn in_flight(client: &mut Client, width: usize, lasting: Duration) -> io::Result<(usize, Duration)> {
     let mut open = Vec::with_capacity(width);
     let started = Instant::now();
     for _ in 0..width {
@@ -217,12 +217,12 @@ fn with_client<T>(endpoint: &Endpoint, run: impl FnOnce(&mut Client) -> io::Resu
     done
 }
 
-fn sample(durations: Vec<Duration>) -> io::Result<Sample> {
+pub(crate) fn sample(durations: Vec<Duration>) -> io::Result<Sample> {
     Sample::try_new(durations).ok_or_else(|| io::Error::other("nothing was measured"))
 }
 
 /// The watchdog: ends a run that hangs, with all its processes.
-fn watchdog() {
+pub(crate) fn watchdog() {
     thread::sleep(LIMIT);
     eprintln!("mendline-bench load: no figures within {} seconds", LIMIT.as_secs());
     for pid in processes::descendants().unwrap_or_default() {

@@ -10,6 +10,7 @@ mod affinity;
 mod answers;
 mod client;
 mod compare;
+mod gateway;
 mod http;
 mod lines;
 mod load;
@@ -40,10 +41,13 @@ Usage: mendline-bench upstream [--http PORT | --chatter N]
        mendline-bench status --mendline PATH [--gate]
        mendline-bench logs --mendline PATH [--rounds N] [--gate]
        mendline-bench sweep --mendline PATH [--http] [--rounds N] [--gate]
+       mendline-bench gateway --mendline PATH [OPTIONS]
+       mendline-bench sessions --mendline PATH [--quick] [--gate]
+       mendline-bench forward PORT (URL | -- CMD [ARGS…])
 
 Commands:
-  upstream  runs a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo` and
-            `big`; with --chatter it also writes N lines per second to stderr
+  upstream  runs a minimal MCP server on stdio, or on HTTP until stdin ends (PORT 0: any), with the tools `echo`,
+            `big` and `wait`; with --chatter it also writes N lines per second to stderr
   relay     starts CMD and copies bytes both ways, or sends each line as a POST to URL and writes each body as a line:
             the lower bound for a program in the middle. With --stack it uses tokio and hyper
   load      starts CMD, calls it, and prints figures as one JSON object
@@ -52,6 +56,9 @@ Commands:
   status    measures `mendline status` with fifty running processes
   logs      measures the cost of log files: the same load with and without them, in turn
   sweep     measures the throughput with 1 to 512 calls in flight
+  gateway   compares `mendline serve` with the smallest program that does the same, before HTTP and stdio
+  sessions  measures `mendline serve` with up to 10,000 sessions
+  forward   forwards POST requests to URL, or as lines to CMD: the lower bound for a gateway
 
 Options of load:
   --calls N       round trips measured one at a time            [5000]
@@ -64,6 +71,14 @@ Options of load:
   --measure WHAT  all figures, or sweep: only the throughput with 1 to 512 calls in flight [all]
   --over HOW      stdio: CMD starts the upstream; http: the upstream already runs, CMD gets its URL in place of {url},
                   and without CMD it is called directly         [stdio]
+
+Options of gateway:
+  --rounds N       turns for each contender                     [5, quick: 3]
+  --quick          less work in each turn
+  --gate           fails when a target is missed
+  --peers PATH     includes the peers installed there
+  --fastmcp PATH   includes FastMCP from the Python there
+  --out PATH       writes the report there as JSON
 
 Options of compare:
   --rounds N       turns for each contender                     [5, quick: 3]
@@ -93,6 +108,13 @@ fn main() -> ExitCode {
         "status" => status::run(&rest).map(|()| ExitCode::SUCCESS),
         "logs" => logs::run(&rest).map(|()| ExitCode::SUCCESS),
         "sweep" => sweep::run(&rest).map(|()| ExitCode::SUCCESS),
+        "gateway" => gateway::run(&rest).map(|()| ExitCode::SUCCESS),
+        "gateway-run" => gateway::run::run(&rest).map(|figures| {
+            println!("{figures}");
+            ExitCode::SUCCESS
+        }),
+        "sessions" => gateway::sessions::run(&rest).map(|()| ExitCode::SUCCESS),
+        "forward" => forward(&rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
@@ -128,4 +150,10 @@ fn relay(args: &[String]) -> Result<ExitCode, String> {
         _ => relay::run(plan::command_of(args)?),
     };
     relayed.map_err(|error| error.to_string())
+}
+
+fn forward(args: &[String]) -> Result<ExitCode, String> {
+    let [port, behind @ ..] = args else { return Err("a port is needed".into()) };
+    let port = port.parse().map_err(|_| format!("`{port}`: not a port"))?;
+    gateway::floor::run(port, behind).map_err(|error| error.to_string())
 }

@@ -72,6 +72,16 @@ impl Processes {
         Ok(Self { middle, upstream })
     }
 
+    /// Returns processes without a middle.
+    pub(crate) fn with_upstream(upstream: Vec<u32>) -> Self {
+        Self { middle: Vec::new(), upstream }
+    }
+
+    /// Returns one process as the middle.
+    pub(crate) fn with_middle(middle: u32) -> Self {
+        Self { middle: vec![middle], upstream: Vec::new() }
+    }
+
     pub(crate) fn middle(&self) -> &[u32] {
         &self.middle
     }

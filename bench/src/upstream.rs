@@ -3,11 +3,13 @@
 //! It has one thread, blocking reads, and one `write` per answer: real servers answer each call when it is done, and a
 //! proxy has to handle those small writes.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::stdio::{stderr, stdin, stdout};
 
@@ -18,7 +20,19 @@ pub(crate) fn serve() -> io::Result<()> {
     let mut answers = Answers::default();
     let mut buffer = vec![0; 64 << 10];
     let mut filled = 0;
+    let mut delayed = Delayed::default();
     loop {
+        if let Some(until) = delayed.next_due() {
+            let mut ready = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
+            let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+            let count = poll(&mut ready, timeout.as_ref());
+            while let Some((line, ())) = delayed.take_due() {
+                write_all(stdout(), &line)?;
+            }
+            if !matches!(count, Ok(1..)) {
+                continue;
+            }
+        }
         if filled == buffer.len() {
             buffer.resize(2 * filled, 0);
         }
@@ -35,15 +49,45 @@ pub(crate) fn serve() -> io::Result<()> {
         while let Some(length) = memchr(b'\n', &buffer[searched..filled]) {
             let line_end = searched + length;
             answers.answer(&buffer[line_start..line_end]);
-            match write_all(stdout(), answers.line()) {
-                Err(Errno::PIPE) => return Ok(()),
-                written => written?,
+            match answers.take_delay() {
+                Some(delay) => delayed.add(delay, answers.line().to_vec(), ()),
+                None => match write_all(stdout(), answers.line()) {
+                    Err(Errno::PIPE) => return Ok(()),
+                    written => written?,
+                },
             }
             line_start = line_end + 1;
             searched = line_start;
         }
         buffer.copy_within(line_start..filled, 0);
         filled -= line_start;
+    }
+}
+
+/// Answers that are due later, with their receivers.
+pub(crate) struct Delayed<T>(BTreeMap<(Instant, u64), (Vec<u8>, T)>, u64);
+
+impl<T> Default for Delayed<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new(), 0)
+    }
+}
+
+impl<T> Delayed<T> {
+    pub(crate) fn add(&mut self, delay: Duration, answer: Vec<u8>, receiver: T) {
+        self.1 += 1;
+        self.0.insert((Instant::now() + delay, self.1), (answer, receiver));
+    }
+
+    /// Returns the time of the first answer.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.0.keys().next().map(|(at, _)| *at)
+    }
+
+    /// Takes an answer whose time has come.
+    pub(crate) fn take_due(&mut self) -> Option<(Vec<u8>, T)> {
+        let is_due = self.next_due()? <= Instant::now();
+        if is_due { self.0.pop_first().map(|(_, answer)| answer) } else { None }
     }
 }
 

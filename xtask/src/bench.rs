@@ -28,9 +28,13 @@ Options:
   --status    measures only `mendline status` with fifty running processes
   --logs      measures only the cost of log files
   --sweep     measures only the throughput with 1 to 512 calls in flight; with --http over HTTP
-  --peers     includes mcp-remote, supergateway and mcp-proxy, installed if needed; needs --http
+  --gateway   measures `mendline serve` before HTTP and stdio, and the smallest program that does the same; with
+              --peers also npm mcp-proxy, supergateway, PyPI mcp-proxy and FastMCP
+  --sessions  with --gateway: measures it with up to 10,000 sessions instead
+  --peers     includes mcp-remote, supergateway and mcp-proxy, installed if needed; needs --http or
+              --gateway
 
-The report is written to bench/latest.json (bench/latest-http.json) in the target directory. Do not use the machine
+The report is written to bench/latest.json (latest-http.json, latest-gateway.json) in the target directory. Do not use the machine
 during the run.
 ";
 
@@ -58,6 +62,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         bench.arg(only).arg("--mendline").arg(target.join("release/mendline"));
         return finished(bench.args(args.iter().filter(|arg| **arg != format!("--{only}"))));
     }
+    if has("--gateway") {
+        return gateway(args, target);
+    }
     let report = if has("--http") { "bench/latest-http.json" } else { "bench/latest.json" };
     let mut compare = Command::new(target.join("release/mendline-bench"));
     compare.arg("compare").args(args.iter().filter(|arg| *arg != "--peers")).arg("--out").arg(target.join(report));
@@ -70,6 +77,23 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         Err(why) => eprintln!("xtask: continuing without Mendline: {why}"),
     }
     finished(&mut compare)
+}
+
+/// Measures the gateway.
+fn gateway(args: &[String], target: &Path) -> Result<(), String> {
+    build(target, "mendline-cli")?;
+    let has = |option: &str| args.iter().any(|arg| arg == option);
+    let mut bench = Command::new(target.join("release/mendline-bench"));
+    bench.arg(if has("--sessions") { "sessions" } else { "gateway" });
+    bench.args(args.iter().filter(|arg| !["--gateway", "--sessions", "--peers"].contains(&arg.as_str())));
+    bench.arg("--mendline").arg(target.join("release/mendline"));
+    if !has("--sessions") {
+        bench.arg("--out").arg(target.join("bench/latest-gateway.json"));
+        if has("--peers") {
+            bench.arg("--peers").arg(install_peers(target)?).arg("--fastmcp").arg(install_fastmcp(target)?);
+        }
+    }
+    finished(&mut bench)
 }
 
 fn finished(bench: &mut Command) -> Result<(), String> {
@@ -101,6 +125,16 @@ pub(crate) fn install_peers(target: &Path) -> Result<PathBuf, String> {
         }
         installation::npm(&ours, &folder)?;
         installation::pip(&python, &folder.join("python"))
+    })?;
+    Ok(folder)
+}
+
+/// Installs FastMCP and returns its folder.
+pub(crate) fn install_fastmcp(target: &Path) -> Result<PathBuf, String> {
+    let (folder, lock) = (target.join("peers/fastmcp"), root().join("bench/peers/fastmcp.txt"));
+    installation::ensure(&folder, std::slice::from_ref(&lock), || {
+        PYTHON.ensure()?;
+        installation::pip(&lock, &folder)
     })?;
     Ok(folder)
 }

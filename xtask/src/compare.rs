@@ -3,13 +3,10 @@
 //! The comparison itself is in `faults/`; this builds, installs and runs it. It takes a few minutes and is not part of
 //! `test`, because the results depend on the versions of other projects.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::bench::{build, install_peers};
-use crate::command::root;
-use crate::installation;
-use crate::tools::PYTHON;
+use crate::bench::{build, install_fastmcp, install_peers};
 
 const HELP: &str = "\
 Compares the calls behind Mendline, mcp-remote, supergateway, mcp-proxy and FastMCP when a server fails.
@@ -49,13 +46,4 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
         .status()
         .map_err(|error| format!("mendline-faults: {error}"))?;
     if status.success() { Ok(()) } else { Err("the comparison failed; see above".into()) }
-}
-
-fn install_fastmcp(target: &Path) -> Result<PathBuf, String> {
-    let (folder, lock) = (target.join("peers/fastmcp"), root().join("bench/peers/fastmcp.txt"));
-    installation::ensure(&folder, std::slice::from_ref(&lock), || {
-        PYTHON.ensure()?;
-        installation::pip(&lock, &folder)
-    })?;
-    Ok(folder)
 }

@@ -14,6 +14,18 @@ pub(crate) struct Message {
     buffer: Vec<u8>,
     filled: usize,
     frame: Option<Frame>,
+    /// The state of a body in chunks, until it is complete.
+    chunks: Option<Chunks>,
+}
+
+/// A body in chunks. Complete chunks are moved together, so that the body becomes contiguous.
+#[derive(Clone, Copy)]
+struct Chunks {
+    head: usize,
+    /// The end of the chunks that were moved.
+    end: usize,
+    /// The start of the next chunk.
+    next: usize,
 }
 
 /// The end of the head, including its blank line, and the end of the message.
@@ -25,12 +37,12 @@ struct Frame {
 
 impl Message {
     pub(crate) fn new() -> Self {
-        Self { buffer: vec![0; 4 << 10], filled: 0, frame: None }
+        Self { buffer: vec![0; 4 << 10], filled: 0, frame: None, chunks: None }
     }
 
     /// Discards the message and keeps the buffer.
     pub(crate) fn clear(&mut self) {
-        (self.filled, self.frame) = (0, None);
+        (self.filled, self.frame, self.chunks) = (0, None, None);
     }
 
     /// Reads once and returns whether the message is complete. The end of the source is an error of kind
@@ -45,8 +57,11 @@ impl Message {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
             Err(error) => return Err(error),
         }
-        if self.frame.is_none() {
+        if self.frame.is_none() && self.chunks.is_none() {
             self.find_frame()?;
+        }
+        if let Some(chunks) = self.chunks {
+            self.read_chunks(chunks)?;
         }
         match self.frame {
             Some(Frame { end, .. }) if self.filled > end => Err(unsupported("more than one message at a time")),
@@ -82,7 +97,8 @@ impl Message {
         };
         let head = blank + 4;
         if header(&self.buffer[..head], b"transfer-encoding").is_some() {
-            return Err(unsupported("a body without a length"));
+            self.chunks = Some(Chunks { head, end: head, next: head });
+            return Ok(());
         }
         let length = match header(&self.buffer[..head], b"content-length") {
             None => 0,
@@ -98,6 +114,35 @@ impl Message {
         }
         self.frame = Some(Frame { head, end });
         Ok(())
+    }
+
+    /// Moves the chunks that are complete. The last one completes the message.
+    fn read_chunks(&mut self, mut chunks: Chunks) -> io::Result<()> {
+        loop {
+            self.chunks = Some(chunks);
+            let Some(line) = memmem::find(&self.buffer[chunks.next..self.filled], b"\r\n") else { return Ok(()) };
+            let size = str::from_utf8(&self.buffer[chunks.next..chunks.next + line])
+                .ok()
+                .and_then(|text| usize::from_str_radix(text.split(';').next()?.trim(), 16).ok())
+                .filter(|size| *size <= LONGEST_BODY)
+                .ok_or_else(|| unsupported("an invalid chunk"))?;
+            let data = chunks.next + line + 2;
+            let after = data + size + 2;
+            if after > self.filled {
+                return Ok(());
+            }
+            if size == 0 {
+                if after < self.filled {
+                    return Err(unsupported("more than one message at a time"));
+                }
+                self.filled = chunks.end;
+                self.frame = Some(Frame { head: chunks.head, end: chunks.end });
+                self.chunks = None;
+                return Ok(());
+            }
+            self.buffer.copy_within(data..data + size, chunks.end);
+            (chunks.end, chunks.next) = (chunks.end + size, after);
+        }
     }
 }
 
@@ -142,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn body_in_chunks_is_contiguous_however_it_arrives() {
+        let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n there\r\n0\r\n\r\n";
+        for cut in 1..text.len() {
+            let (mut message, whole) = read(&text.as_bytes()[..cut]).unwrap();
+            assert!(!whole, "whole after {cut} bytes");
+            assert!(message.read(&mut &text.as_bytes()[cut..]).unwrap(), "cut at {cut}");
+            assert_eq!(message.body(), b"hello there");
+        }
+    }
+
+    #[test]
     fn long_body_has_room_for_its_newline() {
         let body = "x".repeat(100_000);
         let text = format!("HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{body}");
@@ -163,7 +219,7 @@ mod tests {
     #[test]
     fn unsupported_http_is_an_error() {
         for text in [
-            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nmany\r\n",
             "POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n",
             "POST / HTTP/1.1\r\ncontent-length: 999999999999\r\n\r\n",
             "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n",

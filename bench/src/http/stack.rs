@@ -132,7 +132,7 @@ impl Server {
 }
 
 /// Returns a body. A body of one frame is not copied.
-async fn whole(mut body: Incoming) -> io::Result<Bytes> {
+pub(crate) async fn whole(mut body: Incoming) -> io::Result<Bytes> {
     let mut first = Bytes::new();
     let mut all = Vec::new();
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {

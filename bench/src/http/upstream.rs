@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -12,6 +13,7 @@ use super::message::Message;
 use super::{Poller, write_both};
 use crate::answers::Answers;
 use crate::scan::member;
+use crate::upstream::Delayed;
 
 const LISTENER: usize = usize::MAX;
 const STDIN: usize = usize::MAX - 1;
@@ -36,8 +38,14 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
     }
     let mut answers = Answers::default();
     let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut delayed: Delayed<usize> = Delayed::default();
     loop {
-        poller.wait()?;
+        poller.wait_until(delayed.next_due())?;
+        while let Some((answer, number)) = delayed.take_due() {
+            if connections[number].as_mut().is_some_and(|open| open.write_json(&answer).is_err()) {
+                connections[number] = None;
+            }
+        }
         while let Some(number) = poller.next_ready() {
             match number {
                 LISTENER => {
@@ -54,8 +62,10 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
                 }
                 number => {
                     // A connection that is closed or invalid is dropped; the client reports the error.
-                    if connections[number].as_mut().is_some_and(|open| open.serve(&mut answers).is_err()) {
-                        connections[number] = None;
+                    match connections[number].as_mut().map(|open| open.serve(&mut answers)) {
+                        Some(Ok(Some(delay))) => delayed.add(delay, answers.json().to_vec(), number),
+                        Some(Ok(None)) | None => {}
+                        Some(Err(_)) => connections[number] = None,
                     }
                 }
             }
@@ -76,34 +86,52 @@ impl Connection {
         Ok(Self { stream, request: Message::new(), head: Vec::new() })
     }
 
-    /// Reads once, and answers when the request is complete.
-    fn serve(&mut self, answers: &mut Answers) -> io::Result<()> {
+    /// Reads once, and answers when the request is complete. Returns the delay of an answer that is due later.
+    fn serve(&mut self, answers: &mut Answers) -> io::Result<Option<Duration>> {
         if !self.request.read(&mut self.stream)? {
-            return Ok(());
+            return Ok(None);
         }
-        let (status, headers, body) = respond(&self.request, answers);
+        let (status, headers) = respond(&self.request, answers);
+        if let Some(delay) = answers.take_delay() {
+            self.request.clear();
+            return Ok(Some(delay));
+        }
+        let body = if status.starts_with("200") { answers.json() } else { b"" };
         self.head.clear();
         write!(self.head, "HTTP/1.1 {status}\r\n{headers}Content-Length: {}\r\n\r\n", body.len())?;
         write_both(&mut self.stream, &self.head, body)?;
+        self.request.clear();
+        Ok(None)
+    }
+
+    /// Writes an answer that was delayed.
+    fn write_json(&mut self, json: &[u8]) -> io::Result<()> {
+        self.head.clear();
+        write!(
+            self.head,
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            json.len()
+        )?;
+        write_both(&mut self.stream, &self.head, json)?;
         self.request.clear();
         Ok(())
     }
 }
 
-/// Returns status, headers and body.
-fn respond<'a>(request: &Message, answers: &'a mut Answers) -> (&'static str, &'static str, &'a [u8]) {
+/// Returns status and headers. The body of status 200 is the answer.
+fn respond(request: &Message, answers: &mut Answers) -> (&'static str, &'static str) {
     if !request.head().starts_with(b"POST ") {
-        return ("405 Method Not Allowed", "Allow: POST\r\n", b"");
+        return ("405 Method Not Allowed", "Allow: POST\r\n");
     }
     let knows_session = request.header(b"mcp-session-id") == Some(SESSION);
     if !knows_session && member(request.body(), b"\"method\"") != Some(b"\"initialize\"") {
-        return ("404 Not Found", "", b"");
+        return ("404 Not Found", "");
     }
     answers.answer(request.body());
     match answers.json() {
-        b"" => ("202 Accepted", "", b""),
-        json if knows_session => ("200 OK", "Content-Type: application/json\r\n", json),
-        json => ("200 OK", NEW_SESSION, json),
+        b"" => ("202 Accepted", ""),
+        _ if knows_session => ("200 OK", "Content-Type: application/json\r\n"),
+        _ => ("200 OK", NEW_SESSION),
     }
 }
 
