@@ -94,8 +94,16 @@ impl Pool {
     /// next `post`.
     pub(crate) fn read(&mut self, number: usize) -> io::Result<bool> {
         let Connection { stream, response } = &mut self.connections[number];
-        if !response.read(stream)? {
-            return Ok(false);
+        match response.read(stream) {
+            Ok(true) => {}
+            Ok(false) => return Ok(false),
+            // Servers close connections that are idle for some seconds; no exchange is lost with them.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && self.free.contains(&number) => {
+                self.poller.remove(&*stream)?;
+                self.free.retain(|free| *free != number);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
         }
         if !response.head().starts_with(b"HTTP/1.1 2") {
             let head = String::from_utf8_lossy(response.head());
