@@ -8,7 +8,7 @@ use super::gateway::Gateway;
 use super::{initialize, request};
 
 #[test]
-fn foreign_host_is_refused_with_the_line_to_write() {
+fn z102_foreign_host_is_refused_with_the_line_to_write() {
     let gateway = Gateway::start(&["--host", "mcp.example.com"]);
     let list = request(1, "tools/list", &json!({}));
     let answer = gateway.post(&[("Host", "evil.example")], &list);
@@ -19,7 +19,7 @@ fn foreign_host_is_refused_with_the_line_to_write() {
 }
 
 #[test]
-fn foreign_origin_is_refused_and_a_named_one_gets_cors() {
+fn z101_foreign_origin_is_refused_and_a_named_one_gets_cors() {
     let gateway = Gateway::start(&["--origin", "http://localhost:6274"]);
     let list = request(1, "tools/list", &json!({}));
     assert_eq!(gateway.post(&[("Origin", "https://evil.example")], &list).status, 403);

@@ -59,6 +59,22 @@ impl Gateway {
         Gateway { process, address, state, log: Mutex::new(log) }
     }
 
+    /// Starts a gateway from a shell script, which gets its command as `$0` and `$@`.
+    pub(crate) fn from_script(script: &str, arguments: &[&str]) -> Gateway {
+        let state = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script, MENDLINE, "serve", "--listen", "127.0.0.1:0"]).args(arguments).stdin(Stdio::null());
+        let (process, address, log) = spawn(command, &state);
+        Gateway { process, address, state, log: Mutex::new(log) }
+    }
+
+    /// The resident memory of the gateway.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     /// Writes other servers into the configuration file.
     pub(crate) fn write_servers(&self, servers: &Value) {
         self.write_text(&servers_text(servers));

@@ -12,6 +12,7 @@ mod jwt;
 mod limits;
 mod modern;
 mod operation;
+mod promises;
 mod proxies;
 mod reload;
 mod sessions;

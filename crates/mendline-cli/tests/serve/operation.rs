@@ -9,7 +9,7 @@ use super::call;
 use super::gateway::{Gateway, MENDLINE, eventually};
 
 #[test]
-fn running_call_ends_and_new_request_is_refused_at_shutdown() {
+fn i17_running_call_ends_and_new_request_is_refused_at_shutdown() {
     let mut gateway = Gateway::start(&[]);
     let session = gateway.initialize("2025-11-25");
     let headers = [("Mcp-Session-Id", &session[..])];

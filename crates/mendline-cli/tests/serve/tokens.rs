@@ -29,7 +29,7 @@ fn request_needs_a_configured_token() {
 }
 
 #[test]
-fn token_opens_its_servers_and_sessions_only() {
+fn z103_i14_token_opens_its_servers_and_sessions_only() {
     let tokens = r#""access": { "tokens": [
         { "name": "ann", "token": "ann-0123456789abcdef" },
         { "name": "ci", "token": "ci-0123456789abcdef", "servers": ["demo"] }
