@@ -3,7 +3,8 @@
 //! The tests in `tests/tests/soak.rs` kill a server every twenty seconds; they take two minutes there, and as long as
 //! the option says here. One test in `tests/tests/login` lets a token expire that eight processes share; fifty times
 //! there, a thousand times here. One in `tests/tests/gateway.rs` kills the gateway under clients: four times there, every
-//! thirty seconds here. This task builds what they need and shows their figures.
+//! thirty seconds here. One in `crates/mendline-cli/tests/serve` lets clients come and never leave: a hundred there,
+//! thousands here. This task builds what they need and shows their figures.
 
 use crate::command::CommandLine;
 
@@ -11,7 +12,8 @@ const HELP: &str = "\
 Usage: cargo xtask soak [--minutes N] [--logins | --gateway]
 
   --minutes N   the duration of the run with kills [default: 10]
-  --gateway     only a gateway that is killed every thirty seconds under fifty clients
+  --gateway     only gateways: one with clients that never leave, and one that is killed every thirty seconds under
+                fifty clients
   --logins      only the login that eight processes share for a thousand expiries
 ";
 
@@ -21,6 +23,9 @@ const VARIABLE: &str = "MENDLINE_SOAK_MINUTES";
 const EXPIRIES: &str = "MENDLINE_SOAK_EXPIRIES";
 /// The variables that set the number of kills of the gateway and the seconds between them.
 const KILLS: (&str, &str) = ("MENDLINE_GATEWAY_KILLS", "MENDLINE_GATEWAY_SECONDS");
+
+/// The variable that sets the number of clients that never send DELETE.
+const CLIENTS: &str = "MENDLINE_GATEWAY_CLIENTS";
 
 /// The tests of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,6 +56,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), String> {
     };
     CommandLine::cargo(&["build", "--workspace", "--bins"]).run()?;
     if tests == Tests::Gateway {
+        let stay = "clients_that_never_leave_take_bounded_processes_and_memory";
+        let test = ["test", "--package", "mendline-cli", "--test", "serve", "--", "--nocapture", stay];
+        CommandLine::cargo(&test).env(CLIENTS, &(500 * count).to_string()).run()?;
         let killed = "x91_killed_gateway_loses_no_session_and_repeats_no_write";
         let test = ["test", "--package", "mendline-peers", "--test", "gateway", "--", "--nocapture", killed];
         return CommandLine::cargo(&test).env(KILLS.0, &(2 * count).to_string()).env(KILLS.1, "30").run();

@@ -17,6 +17,7 @@ mod proxies;
 mod reload;
 mod sessions;
 mod sharing;
+mod soak;
 mod sse;
 mod statistics;
 mod streams;
