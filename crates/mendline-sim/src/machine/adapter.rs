@@ -497,6 +497,7 @@ macro_rules! adapter {
                     Dropped::StaleProgress => "stale progress",
                     Dropped::StaleReply => "stale reply",
                     Dropped::NoStream => "no stream",
+                    Dropped::NotRead => "not read",
                 }
             }
         }

@@ -17,8 +17,8 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use serde_json::{Map, Value};
 
-use super::body::ResponseBody;
 use super::line_log::{LineLog, harmless};
+use super::progress::WatchedBody;
 
 /// The name of the file in the state directory.
 const FILE: &str = "access.log";
@@ -94,12 +94,12 @@ impl Drop for Entry {
 
 /// The body of a response whose line is written at its end.
 pub(super) struct LoggedBody {
-    body: ResponseBody,
+    body: WatchedBody,
     entry: Option<Entry>,
 }
 
 /// Returns a response that is logged at its end.
-pub(super) fn logged(answer: Response<ResponseBody>, entry: Option<Entry>) -> Response<LoggedBody> {
+pub(super) fn logged(answer: Response<WatchedBody>, entry: Option<Entry>) -> Response<LoggedBody> {
     let entry = entry.map(|mut entry| {
         entry.status = Some(answer.status().as_u16());
         entry.principal = answer.extensions().get().map(|Principal(principal)| Arc::clone(principal));
