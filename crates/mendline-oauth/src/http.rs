@@ -187,7 +187,7 @@ pub async fn address_policy(server: &str, allow_private: bool) -> Option<Address
 }
 
 /// Returns the policy for a server with these addresses. A name with public and private ones is no private server: its
-/// operator could add a private one of somebody else.
+/// operator could add a private address of another machine.
 fn policy_for(addresses: &[IpAddr]) -> Option<AddressPolicy> {
     match addresses {
         [] => None,

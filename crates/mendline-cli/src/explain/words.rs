@@ -143,7 +143,7 @@ fn read(step: &CallStep) -> String {
     }
 }
 
-/// The reason of a step: its text after the last words of ours.
+/// The reason of a step: its text after our own words.
 fn why(step: &CallStep) -> &str {
     let end = match step.kind.as_str() {
         "attempt_ended" => "): ",

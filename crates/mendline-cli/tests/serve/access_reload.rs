@@ -116,7 +116,7 @@ fn stored_tokens_are_added_listed_and_revoked_while_a_gateway_runs() {
     let printed = String::from_utf8(tokens(&gateway, &["--list-tokens"]).stdout).unwrap();
     assert!(printed.contains("bob  servers: demo  tools: look*  expires 20"), "{printed}");
     assert!(!printed.contains(&token));
-    assert_eq!(tokens(&gateway, &["--revoke-token", "nobody"]).status.code(), Some(3));
+    assert_eq!(tokens(&gateway, &["--revoke-token", "unknown"]).status.code(), Some(3));
     assert_eq!(tokens(&gateway, &["--revoke-token", "bob"]).status.code(), Some(0));
     eventually("the token is refused", || status("/mcp/demo") == 401);
 }

@@ -1,4 +1,4 @@
-//! The first decision about a request: who makes it, or that it needs nobody.
+//! The first decision about a request: who makes it, or that it needs no principal.
 //!
 //! A preflight of a web page and the metadata of a protected resource are answered without a token, but only under a
 //! known host and to a known origin.
