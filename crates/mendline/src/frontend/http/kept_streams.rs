@@ -177,7 +177,7 @@ mod tests {
             assert_eq!(kept.keep(key(1, stream), &ann, bytes(1)), []);
         }
         assert_eq!(kept.keep(key(1, 4), &ann, bytes(1)), [key(1, 1)], "three events");
-        assert_eq!(kept.keep(key(1, 5), &ann, bytes(98)), [key(1, 2), key(1, 3)], "a hundred bytes");
+        assert_eq!(kept.keep(key(1, 5), &ann, bytes(99)), [key(1, 2), key(1, 3)], "a hundred bytes");
     }
 
     #[test]
