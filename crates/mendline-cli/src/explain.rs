@@ -39,8 +39,8 @@ Examples:
   mendline explain                     the last call that was sent again, failed or was rejected,
                                        else the last call
   mendline explain last notes          of one server
-  mendline explain 65537               one call, by its number in errors, logs and status
-  mendline explain 65537 notes#4711    of one process
+  mendline explain 7                   one call, by its number in errors, logs and status
+  mendline explain 7 notes#4711        of one process
   mendline explain --json | jq .ran
 
 It shows when the client sent the call, what it waited for, each attempt with what was written and
@@ -88,7 +88,7 @@ fn parse_call(text: &str) -> Result<WantedCall, String> {
         "last" => Ok(WantedCall::Last),
         _ => {
             let number = text.strip_prefix('#').unwrap_or(text).parse();
-            number.map(WantedCall::Number).map_err(|_| "a call is a number such as 65537, or `last`".to_owned())
+            number.map(WantedCall::Number).map_err(|_| "a call is a number such as 7, or `last`".to_owned())
         }
     }
 }

@@ -23,7 +23,6 @@ mod i10_isolation;
 mod i11_transparency;
 mod i16_one_truth;
 mod i17_clean_end;
-mod i17_clean_removal;
 mod i18_true_to_the_era;
 mod i19_brought_back;
 mod i20_breaker;
@@ -112,7 +111,6 @@ pub fn all(config: &Config) -> Vec<Box<dyn Check>> {
         Box::new(i11_transparency::Transparency),
         Box::new(i16_one_truth::OneTruth::new(config)),
         Box::new(i17_clean_end::CleanEnd::default()),
-        Box::new(i17_clean_removal::CleanRemoval::default()),
         Box::new(i18_true_to_the_era::TrueToTheEra::default()),
         Box::new(i19_brought_back::BroughtBack::default()),
         Box::new(i20_breaker::BreakerRules::new(config)),

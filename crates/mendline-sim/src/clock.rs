@@ -45,10 +45,6 @@ pub enum Due {
     ConversationContinues(usize, u32, u32),
     /// The guest with this index connects.
     GuestConnects(usize),
-    /// The late upstream with this index is added.
-    UpstreamAdded(usize),
-    /// The late upstream with this index is to be removed.
-    UpstreamLeaves(usize),
     /// A client leaves.
     ClientLeaves(ClientId),
     /// A client performs the next item of its workload.

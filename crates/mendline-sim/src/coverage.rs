@@ -10,7 +10,7 @@ use mendline_core::port::{ExchangeEnd, Written};
 
 use crate::fact::Fact;
 use crate::fault;
-use crate::machine::{EngineOutput, EventKind};
+use crate::machine::EventKind;
 use crate::oracle::Verdict;
 
 /// The state transitions of a link that must be visited: from, to.
@@ -63,8 +63,6 @@ pub struct Coverage {
     pub silent: u64,
     /// Silent calls that were sent once more.
     pub repeated: u64,
-    /// Upstreams that were removed.
-    pub removed: u64,
     /// Ends of HTTP exchanges, and how much of the request was written.
     pub exchanges: BTreeMap<(&'static str, &'static str), u64>,
 }
@@ -74,7 +72,6 @@ impl Coverage {
     pub fn record(&mut self, fact: &Fact<'_>) {
         match fact {
             Fact::Arrived(_) => self.requests += 1,
-            Fact::Requested(EngineOutput::UpstreamRemoved(_)) => self.removed += 1,
             Fact::Emitted(event) => match event.kind {
                 EventKind::Moved(from, to) => *self.edges.entry((from, to)).or_default() += 1,
                 EventKind::Dropped(why) => *self.dropped.entry(why).or_default() += 1,
@@ -130,7 +127,6 @@ impl Coverage {
         self.deaths += other.deaths;
         self.silent += other.silent;
         self.repeated += other.repeated;
-        self.removed += other.removed;
         self.deaths_within_a_line += other.deaths_within_a_line;
     }
 
@@ -164,14 +160,8 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "requests {}, passed {}, silent {} ({} sent once more), deaths {} ({} within a line), upstreams removed {}",
-            self.requests,
-            self.passed,
-            self.silent,
-            self.repeated,
-            self.deaths,
-            self.deaths_within_a_line,
-            self.removed
+            "requests {}, passed {}, silent {} ({} sent once more), deaths {} ({} within a line)",
+            self.requests, self.passed, self.silent, self.repeated, self.deaths, self.deaths_within_a_line
         )?;
         writeln!(f, "faults")?;
         for (name, count) in &self.faults {

@@ -185,10 +185,6 @@ pub enum Fact<'a> {
     Requested(&'a EngineOutput),
     /// The plan has no fault for this upstream.
     WithoutFaults(usize),
-    /// The shell added this upstream.
-    UpstreamAdded(usize),
-    /// The shell requested the removal of this upstream.
-    RemovalRequested(usize),
     /// The operator reconnected this upstream, or ended its isolation.
     ManualAction(usize),
     /// The operator isolated this upstream.

@@ -65,10 +65,6 @@ mod n08_tls_stall;
 mod n09_cert_expired;
 mod n10_v6_dead_v4_alive;
 mod notification_burst;
-mod outage_307;
-mod outage_404_page;
-mod outage_503_bare;
-mod outage_tls_alert;
 mod p53_exit_idle;
 mod p54_kill9_mid_call;
 mod p55_crash_loop;
@@ -99,7 +95,6 @@ mod session_loss;
 mod session_lost_in_body;
 mod sse_stream_cut;
 mod sse_stream_mute;
-mod stop_idle;
 mod t01_status_without_answer;
 mod t12_reset_mid_request;
 mod t13_reset_before_headers;
@@ -227,10 +222,6 @@ pub const HTTP_ONLY: &[&dyn Fault] = &[
     &sse_stream_cut::SseStreamCut,
     &sse_stream_mute::SseStreamMute,
     &h36_400_header_mismatch::HeaderMismatch,
-    &outage_503_bare::Bare503,
-    &outage_404_page::Page404,
-    &outage_307::Redirected,
-    &outage_tls_alert::TlsAlert,
 ];
 
 /// Faults from [`CHILD`] that also apply to HTTP servers: all that need no process.
@@ -268,7 +259,6 @@ pub const RECOVERY_CHILD: &[&dyn Fault] = &[
     &x96_suspend_resume::SuspendResume,
     &x96b_route_or_address_changed::RouteOrAddressChanged,
     &x97_reload_during_calls::ReloadDuringCalls,
-    &stop_idle::StopIdle,
 ];
 
 /// The same for HTTP servers.
@@ -304,7 +294,6 @@ pub const RECOVERY_HTTP: &[&dyn Fault] = &[
     &x97_reload_during_calls::ReloadDuringCalls,
     &pretty_printed::PrettyPrinted,
     &notification_burst::NotificationBurst,
-    &stop_idle::StopIdle,
 ];
 
 /// Faults of children in worlds with breakers and limits.

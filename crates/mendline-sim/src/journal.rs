@@ -166,8 +166,6 @@ impl fmt::Display for FactText<'_> {
                 None => write!(f, "engine: {}", event.text),
             },
             Fact::WithoutFaults(upstream) => write!(f, "upstream {upstream} has no faults"),
-            Fact::UpstreamAdded(upstream) => write!(f, "upstream {upstream} is added"),
-            Fact::RemovalRequested(upstream) => write!(f, "upstream {upstream} is to be removed"),
             Fact::ManualAction(upstream) => write!(f, "the operator reconnects upstream {upstream}"),
             Fact::Isolated(upstream) => write!(f, "the operator isolates upstream {upstream}"),
             Fact::RetryAfter { upstream, wait } => write!(f, "upstream {upstream} requests a pause of {wait:?}"),

@@ -29,8 +29,6 @@ pub enum ConnectResult {
     Unreachable,
     /// The TLS handshake never completes.
     TlsStall,
-    /// The server ends the TLS handshake with an alert.
-    TlsAlert,
     /// Only the second address of the host accepts connections.
     Slow,
     /// The target is forbidden, for this reason.
@@ -56,10 +54,6 @@ impl ConnectResult {
             ConnectResult::ResolverTimeout => ConnectError::NameLookupTimedOut { host: host(), after: AFTER },
             ConnectResult::Unreachable => {
                 ConnectError::Unreachable { target: target(), error: "no route to host".to_owned() }
-            }
-            ConnectResult::TlsAlert => {
-                let error = TlsError::Alert { problem: "internal error".to_owned() };
-                ConnectError::Tls { server: target(), error }
             }
             ConnectResult::TlsStall => ConnectError::TlsTimedOut { server: target(), after: AFTER },
         }))
@@ -93,10 +87,8 @@ pub enum Cut {
 pub enum InjectedResponse {
     /// A status without a body, with `Retry-After` in seconds.
     Status(u16, Option<u64>),
-    /// An HTML page with this status.
-    Page(u16),
-    /// A redirect (307) to another origin, where nothing may be sent.
-    Redirect,
+    /// An HTML page with status 200.
+    Html,
 }
 
 impl InjectedResponse {
@@ -104,7 +96,7 @@ impl InjectedResponse {
     /// message over an SSE stream, a success status only means that the message was accepted; a message that was not
     /// accepted is a different fault.
     pub fn applies_to(self, kind: HttpServerKind, is_request: bool) -> bool {
-        let is_told_apart = kind != HttpServerKind::Sse || self.status() >= 300;
+        let is_told_apart = kind != HttpServerKind::Sse || matches!(self, InjectedResponse::Status(300.., _));
         // Some servers that work answer every notification with an unusual status. Only these statuses mean that it was
         // not accepted.
         let refuses_notes = matches!(self, InjectedResponse::Status(429 | 500.., _));
@@ -113,15 +105,7 @@ impl InjectedResponse {
 
     /// Returns whether the server may have executed the request before the response was injected.
     pub fn may_hide_execution(self) -> bool {
-        !proves_refusal(self.status())
-    }
-
-    /// Returns its status.
-    pub fn status(self) -> u16 {
-        match self {
-            InjectedResponse::Status(status, _) | InjectedResponse::Page(status) => status,
-            InjectedResponse::Redirect => 307,
-        }
+        !matches!(self, InjectedResponse::Status(status, _) if proves_refusal(status))
     }
 }
 

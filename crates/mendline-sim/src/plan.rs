@@ -7,13 +7,11 @@
 //! have recovery policies, clients with session state, and more faults that require recovery. About half of the worlds
 //! have breakers, rate limits and tool timeouts, and more faults that make a server unhealthy or overloaded. One world
 //! in eight lasts long enough for silent calls and has faults that cause them. One in five has limits of tools and rules
-//! for statuses. One in five has renewable credentials (`plan/credentials.rs`). One in eight has upstreams that are
-//! added and removed while the others work (`plan/late.rs`); they have no faults.
+//! for statuses. One in five has renewable credentials (`plan/credentials.rs`).
 
 mod credentials;
 mod display;
 mod features;
-mod late;
 mod pair;
 mod policies;
 mod schedule;
@@ -30,7 +28,7 @@ use crate::catalogue::CachedCatalogue;
 use crate::client::Workload;
 use crate::fault::{self, Fault};
 use crate::rng::Rng;
-use crate::world::{Host, LateUpstream};
+use crate::world::Host;
 
 /// The label of the generator for HTTP. With this value the seeds of the regressions keep their children.
 const HTTP: u64 = 208;
@@ -53,9 +51,6 @@ const TOOL_POLICIES: u64 = 637;
 
 /// The label of the generator for further clients. With this value the seeds of the regressions have none.
 const GUESTS: u64 = 701;
-
-/// The label of the generator for a fourth upstream. With this value the seeds of the regressions have none.
-const FOURTH: u64 = 814;
 
 /// The end of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +113,6 @@ pub struct Plan {
     pub pairs: Vec<Pair>,
     /// Further clients of these upstreams.
     pub guests: Vec<Guest>,
-    /// Upstreams that are added later: the last pairs.
-    pub late: Vec<LateUpstream>,
     /// The scheduled faults.
     pub scheduled_faults: Vec<ScheduledFault>,
     /// The duration of the fault phase.
@@ -141,7 +134,6 @@ impl Plan {
         let count = *rng.pick(&[1, 1, 1, 2, 2, 3]);
         let fault_phase = Duration::from_secs(*rng.pick(&[3, 5, 10, 20, 60, 150]));
         let ending = *rng.pick(&[Ending::Stop, Ending::Stop, Ending::StopTwice, Ending::ClientsEnd]);
-        let count = if count == 3 && rng.fork(FOURTH).percent(40) { 4 } else { count };
         let mut features = Features::draw(&rng);
         let checks_recovery = features.recovery.is_some();
         let quiet = features.recovery.as_mut().is_some_and(|rng| rng.percent(25));
@@ -196,20 +188,7 @@ impl Plan {
             scheduled_faults.push(ScheduledFault { fault, upstream: 0, at: fault_phase * 9 / 10, lasts: fault_phase });
         }
         let guests = guests(&pairs, fault_phase, checks_recovery, &mut rng.fork(GUESTS));
-        let late = late::upstreams(&mut config, &mut pairs, fault_phase, &rng.fork(late::LABEL));
-        Plan {
-            seed,
-            config,
-            pairs,
-            guests,
-            late,
-            scheduled_faults,
-            fault_phase,
-            ending,
-            abrupt,
-            checks_recovery,
-            quiet,
-        }
+        Plan { seed, config, pairs, guests, scheduled_faults, fault_phase, ending, abrupt, checks_recovery, quiet }
     }
 }
 
@@ -229,9 +208,7 @@ mod tests {
     #[test]
     fn regression_seeds_keep_their_plans() {
         let broken = [12, 35, 183, 423, 652, 3206, 3298, 3805, 3938, 4380, 4437, 4617, 5272, 7412];
-        for (label, percent) in
-            [(STARTUP, 25), (SILENCE, 12), (TOOL_POLICIES, 20), (FOURTH, 40), (late::LABEL, late::PERCENT)]
-        {
+        for (label, percent) in [(STARTUP, 25), (SILENCE, 12), (TOOL_POLICIES, 20)] {
             let spares = |label: &u64| broken.iter().all(|seed| !is_changed(*seed, *label, percent));
             assert!(spares(&label), "{label} would change them; {:?} would not", (400..10_000).find(spares));
         }

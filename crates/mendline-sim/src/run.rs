@@ -53,8 +53,7 @@ pub fn run(seed: u64, engine_kind: EngineKind, keep_lines: bool) -> Report {
     let plan = Plan::new(seed);
     let journal = if keep_lines { Journal::kept() } else { Journal::default() };
     let hosts = plan.pairs.iter().map(|pair| pair.host.clone()).collect();
-    let late = plan.late.len();
-    let mut world = World::with_late_upstreams(engine_kind, &plan.config, seed, hosts, journal, late);
+    let mut world = World::new(engine_kind, &plan.config, seed, hosts, journal);
     populate(&mut world, &plan);
     fault_phase(&mut world, &plan);
     if !plan.abrupt {
@@ -89,8 +88,7 @@ pub fn run_and_compare(seed: u64, engine_kind: EngineKind) -> Report {
 
 fn populate(world: &mut World, plan: &Plan) {
     let rng = Rng::new(plan.seed).fork(55);
-    let initial = world.initial_upstreams();
-    for (index, pair) in plan.pairs.iter().enumerate().take(initial) {
+    for (index, pair) in plan.pairs.iter().enumerate() {
         let id = ClientId(index as u32);
         let client = Client::new(
             id,
@@ -106,16 +104,13 @@ fn populate(world: &mut World, plan: &Plan) {
         }
         world.connect_client(client);
         world.clock.after(rng.fork(90 + index as u64).millis(0, 50), Due::ClientActs(id));
-        if initial > 1 && index == initial - 1 {
+        if plan.pairs.len() > 1 && index == plan.pairs.len() - 1 {
             world.record(&Fact::WithoutFaults(index));
         }
     }
     for (index, guest) in plan.guests.iter().enumerate() {
         world.guests.push(guest.clone());
         world.clock.at(Moment::ZERO + guest.at, Due::GuestConnects(index));
-    }
-    for late in &plan.late {
-        world.plan_late_upstream(late.clone(), &plan.pairs[late.index]);
     }
     for scheduled in &plan.scheduled_faults {
         let at = Moment::ZERO + scheduled.at;
@@ -137,8 +132,6 @@ fn heal(world: &mut World, plan: &Plan) {
     }
     for index in 0..world.hosts.len() {
         fault::restore(world, index);
-    }
-    for index in 0..world.clients.len() {
         world.client_resumes(index);
     }
     world.healed = true;
@@ -148,10 +141,8 @@ fn heal(world: &mut World, plan: &Plan) {
         recover_without_calls(world, plan);
     }
     let until = world.clock.now() + RECOVERY;
-    for index in 0..world.clients.len() {
-        let is_served = world.has_upstream(world.clients[index].upstream);
-        let client = &mut world.clients[index];
-        if client.is_connected() && !client.closing && is_served {
+    for client in &mut world.clients {
+        if client.is_connected() && !client.closing {
             client.probe = Probe::Under(until);
             world.clock.after(Duration::from_millis(1), Due::ClientActs(client.id));
         }
@@ -200,8 +191,7 @@ fn recover_without_calls(world: &mut World, plan: &Plan) {
     for client in &mut world.clients {
         client.is_idle = true;
     }
-    let initial = plan.config.upstreams.iter().enumerate().take(world.initial_upstreams());
-    let bounds: Vec<_> = initial.map(|(index, it)| bound(world, index, it)).collect();
+    let bounds: Vec<_> = plan.config.upstreams.iter().enumerate().map(|(index, it)| bound(world, index, it)).collect();
     let is_late = |world: &World, now: Moment| {
         let late = |(index, bound): (usize, &Option<Duration>)| {
             bound.is_some_and(|bound| now >= healed + bound) && world.link(index) != "Up"
@@ -224,8 +214,7 @@ fn bound(world: &World, index: usize, config: &UpstreamConfig) -> Option<Duratio
     let is_meant = config.transport == Transport::Child
         && config.reconnect.is_by_itself()
         && world.clients[index].is_connected()
-        && !world.clients[index].closing
-        && !world.is_stopped_idle(index);
+        && !world.clients[index].closing;
     let is_usual = config.reconnect.cap_idle == mendline_core::defaults::RECONNECT_CAP_IDLE
         && config.reconnect.initial == mendline_core::defaults::RECONNECT_INITIAL;
     let seconds = if is_usual && world.link(index) != "Parked" { 40 } else { 75 };
@@ -285,7 +274,7 @@ fn drain(world: &mut World, plan: &Plan) {
             world.stop();
         }
         Ending::ClientsEnd => {
-            world.begin_closing();
+            world.record(&Fact::Closing);
             world.reattach_all_streams();
             for client in world.clients.iter_mut().filter(|client| client.is_connected()) {
                 client.closing = true;

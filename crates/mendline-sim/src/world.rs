@@ -5,8 +5,7 @@
 //! truth in the oracle; the engine receives only what a shell could know.
 //!
 //! The simulated shell is in `world/shell.rs`, the processes are in `host.rs`, the clients in `clients.rs`. HTTP
-//! exchanges are carried in `http.rs`, admitted or rejected in `origin.rs` and answered in `stream.rs`. Upstreams come and
-//! go in `upstreams.rs`.
+//! exchanges are carried in `http.rs`, admitted or rejected in `origin.rs` and answered in `stream.rs`.
 
 mod clients;
 mod credentials;
@@ -15,9 +14,8 @@ mod http;
 mod origin;
 mod shell;
 mod stream;
-mod upstreams;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mendline_core::port::{Change, ExchangeId};
@@ -25,7 +23,6 @@ use mendline_core::{ClientId, ClientStreams, Config, Input, LinkId, Moment, Stre
 use mendline_wire::Method;
 
 pub use host::Host;
-pub use upstreams::LateUpstream;
 
 use crate::catalogue::CachedCatalogue;
 use crate::check::{self, Check, Violation};
@@ -60,14 +57,6 @@ pub struct World {
     pub clients: Vec<Client>,
     /// Further clients that connect later.
     pub guests: Vec<Guest>,
-    /// Upstreams that are added later.
-    late: Vec<upstreams::LateState>,
-    /// The number of hosts, the last ones, whose upstreams are added later.
-    late_upstreams: usize,
-    /// Upstreams that were stopped because they were not used.
-    stopped_idle: BTreeSet<usize>,
-    /// The engine was told to stop, or its clients close their outputs.
-    is_stopping: bool,
     /// The processes whose end the engine does not know yet.
     pub children: BTreeMap<LinkId, Child>,
     /// The HTTP server of each upstream.
@@ -106,20 +95,6 @@ pub struct World {
 impl World {
     /// Creates a world without clients.
     pub fn new(engine_kind: EngineKind, config: &Config, seed: u64, hosts: Vec<Host>, journal: Journal) -> World {
-        World::with_late_upstreams(engine_kind, config, seed, hosts, journal, 0)
-    }
-
-    /// Creates a world whose last upstreams are added later.
-    pub fn with_late_upstreams(
-        engine_kind: EngineKind,
-        config: &Config,
-        seed: u64,
-        hosts: Vec<Host>,
-        journal: Journal,
-        late_upstreams: usize,
-    ) -> World {
-        let mut initial = config.clone();
-        initial.upstreams.truncate(config.upstreams.len() - late_upstreams);
         let mut oracle = Oracle::new(config.upstreams.iter().map(Terms::new).collect());
         // Cached answers repeat earlier bodies, so all bodies are recorded.
         let is_noted = |upstream: &mendline_core::UpstreamConfig| {
@@ -135,10 +110,6 @@ impl World {
             hosts,
             clients: Vec::new(),
             guests: Vec::new(),
-            late: Vec::new(),
-            late_upstreams,
-            stopped_idle: BTreeSet::new(),
-            is_stopping: false,
             children: BTreeMap::new(),
             coverage: Coverage::default(),
             journal,
@@ -148,7 +119,7 @@ impl World {
             finished: None,
             healed: false,
             slept: Duration::ZERO,
-            machine: machine::build(engine_kind, &initial, seed),
+            machine: machine::build(engine_kind, config, seed),
             configured: config.upstreams.clone(),
             checks: check::all(config),
             wakes: (Moment::ZERO, 0),
@@ -262,17 +233,10 @@ impl World {
 
     /// Tells the engine to stop.
     pub fn stop(&mut self) {
-        self.is_stopping = true;
         self.record(&Fact::Stopped);
         self.reattach_all_streams();
         self.send_input(Input::Stop);
         self.settle_and_check();
-    }
-
-    /// Records that the clients close their outputs.
-    pub fn begin_closing(&mut self) {
-        self.is_stopping = true;
-        self.record(&Fact::Closing);
     }
 
     /// Reconnects an upstream, as the operator does.
@@ -327,7 +291,7 @@ impl World {
 
     /// Returns the number of upstreams that may have faults; with several upstreams the last one has none.
     pub fn faulty_upstreams(&self) -> usize {
-        self.initial_upstreams().saturating_sub(1).max(1)
+        self.hosts.len().saturating_sub(1).max(1)
     }
 
     /// Connects another client with the same ids as the first.
@@ -460,8 +424,6 @@ impl World {
             Due::ChildEnds(link, ending) => self.child_ends(link, ending),
             Due::Reap(link) => self.reap(link),
             Due::GuestConnects(index) => self.guest_connects(index),
-            Due::UpstreamAdded(at) => self.upstream_added(at),
-            Due::UpstreamLeaves(at) => self.upstream_leaves(at),
             Due::ClientLeaves(client) => {
                 if let Some(index) = self.client(client) {
                     self.client_disconnects(index);

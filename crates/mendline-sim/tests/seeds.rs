@@ -14,7 +14,6 @@ fn seeds_keep_invariants_and_cover_faults_and_transitions() {
     assert!(coverage.unexpected().is_empty(), "transitions that are not listed: {:?}", coverage.unexpected());
     assert!(coverage.deaths_within_a_line > 0, "no child died with a line accepted in part");
     assert!(coverage.silent > 0 && coverage.repeated > 0, "no silent call, or none that was sent once more");
-    assert!(coverage.removed > 0, "no upstream was removed");
     for how in [("cut", "partly written"), ("cut", "wholly written"), ("no connection", "nothing written")] {
         assert!(coverage.exchanges.contains_key(&how), "no exchange ended like this: {how:?}\n{coverage}");
     }

@@ -261,7 +261,7 @@ mod tests {
             let pids = folder.of(Some(&ServerSelector::parse(text))).processes;
             pids.iter().map(|process| process.pid).collect::<Vec<_>>()
         };
-        assert_eq!(selected(&found, "mail"), [12, 13], "its lines are not read yet");
+        assert_eq!(selected(&found, "mail"), [13, 12], "the lines of the gateway are not read yet");
         let found = found.with_served();
         assert_eq!(found.servers(), ["files", "mail", "notes", "serve"]);
         for (text, pids) in [("notes", vec![12]), ("mail", vec![13]), ("serve", vec![12]), ("12", vec![12])] {

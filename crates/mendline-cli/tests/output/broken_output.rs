@@ -104,6 +104,7 @@ fn lines() -> Vec<CommandLine> {
         line(&["doctor", "--json", "demo"], 0, Out),
         line(&["doctor", "--", "/nonexistent/program"], 1, Out),
         line(&["doctor", "nosuch"], 3, Err),
+        line(&["explain", "4711"], 3, Err),
         line(&["report"], 0, Out),
         line(&["report", "demo"], 0, Out),
         line(&["report", "nosuch"], 3, Err),

@@ -182,6 +182,8 @@ fn lines(stage: &Stage) -> Vec<Vec<String>> {
         vec!["serve", "--config", "wrong.json"],
         vec!["serve", "--config", "broken.json"],
         vec!["serve", "--listen", &word],
+        vec!["explain", &word],
+        vec!["explain", "last", &word],
         vec!["report"],
         vec!["report", &word],
         vec!["login", "--config", "good.json", &name],

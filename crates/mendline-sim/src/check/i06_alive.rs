@@ -13,7 +13,7 @@ use mendline_core::{Moment, defaults};
 
 use super::Check;
 use crate::fact::Fact;
-use crate::machine::{EngineOutput, EventKind};
+use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
 /// All waiting links are dialed within this time.
@@ -69,11 +69,6 @@ impl Check for Alive {
             }
             Fact::Stopped | Fact::Closing => {
                 self.due_by.clear();
-                Ok(())
-            }
-            Fact::Requested(EngineOutput::UpstreamRemoved(upstream)) => {
-                self.links[*upstream] = "Idle";
-                self.due_by.remove(upstream);
                 Ok(())
             }
             Fact::Settled { .. } if self.due_by.values().any(|due| now > *due) => {

@@ -28,7 +28,6 @@ impl Check for Isolation {
             Fact::WithoutFaults(upstream) => {
                 self.without_faults.insert(*upstream);
             }
-            Fact::RemovalRequested(upstream) => _ = self.without_faults.remove(upstream),
             Fact::Stopped | Fact::Closing | Fact::ClientLeft(_) => self.stopping = true,
             Fact::Answered { key, verdict: Verdict::Failed(failure), .. } => {
                 let record = oracle.of(*key);

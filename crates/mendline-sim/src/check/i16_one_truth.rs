@@ -11,7 +11,7 @@ use mendline_core::{Config, LinkId, Moment};
 
 use super::Check;
 use crate::fact::{Fact, Report};
-use crate::machine::{EngineOutput, EventKind};
+use crate::machine::EventKind;
 use crate::oracle::Oracle;
 
 /// The children and link states.
@@ -47,9 +47,6 @@ impl Check for OneTruth {
             }
             Fact::Exited(link) => {
                 self.children[usize::from(link.upstream.0)].remove(link);
-            }
-            Fact::Requested(EngineOutput::UpstreamRemoved(upstream)) => {
-                (self.links[*upstream], self.reached[*upstream]) = ("Idle", false);
             }
             Fact::Reported { upstream, report: Report::Reached | Report::Head(_) | Report::Event(_), .. } => {
                 self.reached[*upstream] = true;

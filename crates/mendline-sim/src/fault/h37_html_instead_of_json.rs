@@ -17,7 +17,7 @@ impl Fault for HtmlInsteadOfJson {
     fn begin(&self, world: &mut World, at: usize) -> Option<Duration> {
         let chance = *world.rng.pick(&[30, 60, 100]);
         if let Some(site) = &mut world.hosts[at].site {
-            site.faults.injected = Some((InjectedResponse::Page(200), chance));
+            site.faults.injected = Some((InjectedResponse::Html, chance));
         }
         None
     }

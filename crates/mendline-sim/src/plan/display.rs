@@ -63,11 +63,6 @@ impl fmt::Display for Plan {
                 writeln!(f, "  starting {}: {:?}, cached {:?}", upstream.name, upstream.catalogue, pair.catalogue)?;
             }
         }
-        for late in &self.late {
-            let (name, at) = (&self.config.upstreams[late.index].name, Moment::ZERO + late.at);
-            let (stays, leaves, again) = (late.stays, late.client_leaves, late.again);
-            writeln!(f, "  {name} is added at {at}, stays {stays:?}, client leaves: {leaves}, again: {again}")?;
-        }
         for scheduled in &self.scheduled_faults {
             writeln!(
                 f,

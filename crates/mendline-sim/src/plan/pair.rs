@@ -15,7 +15,7 @@ use crate::site::{HttpServerKind, Site};
 use crate::world::Host;
 
 pub(super) fn upstream(index: usize, has_no_faults: bool, rng: &mut Rng) -> UpstreamConfig {
-    let mut it = UpstreamConfig::child(["notes", "files", "search", "mail"][index % 4], "notes-server");
+    let mut it = UpstreamConfig::child(["notes", "files", "search"][index % 3], "notes-server");
     it.catalogue = Catalogue { cache: false, startup: Startup::Wait };
     if has_no_faults {
         return it;

@@ -58,7 +58,6 @@ impl World {
             ConnectResult::Refused
             | ConnectResult::NameNotFound
             | ConnectResult::Unreachable
-            | ConnectResult::TlsAlert
             | ConnectResult::Forbidden(_) => host.rng.millis(0, 5),
             ConnectResult::BlackHole | ConnectResult::ResolverTimeout | ConnectResult::TlsStall => CONNECT_TIMEOUT,
         };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mendline_core::evidence::proves_refusal;
 use mendline_core::port::{Content, ExchangeEnd, ExchangeId, Head, Verb};
-use mendline_core::reason::{CutReason, RefusalReason};
+use mendline_core::reason::CutReason;
 use mendline_wire::{Kind, Message, Method, code, headers};
 
 use super::World;
@@ -64,7 +64,7 @@ impl World {
         {
             let exchange = pending.exchange;
             let is_ping = pending.message.as_ref().is_some_and(|message| message.method() == Method::Ping);
-            let is_refusal = matches!(injected.status(), 400 | 404);
+            let is_refusal = matches!(injected, InjectedResponse::Status(400 | 404, _));
             self.origins[upstream].refused_ping |= is_ping && is_refusal;
             let is_harmless = matches!(injected, InjectedResponse::Status(it, _) if site.harmless.contains(&it));
             if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
@@ -130,23 +130,8 @@ impl World {
                 let head = Head { retry_after_ms, ..head(status, Content::Empty) };
                 self.send_back(exchange, Part::Head(head));
             }
-            InjectedResponse::Redirect => {
-                if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-                    it.refuses = true;
-                }
-                self.send_back(exchange, Part::Head(head(307, Content::Empty)));
-                let why = RefusalReason::Redirect {
-                    from: "http://notes.example".to_owned(),
-                    status: 307,
-                    problem: "to http://login.example, where nothing may be sent".to_owned(),
-                };
-                return self.send_back(exchange, Part::End(ExchangeEnd::Forbidden(why)));
-            }
-            InjectedResponse::Page(status) => {
-                if let Some(it) = exchange.and_then(|id| self.exchanges.get_mut(&id)) {
-                    it.refuses |= proves_refusal(status);
-                }
-                self.send_back(exchange, Part::Head(head(status, Content::Other)));
+            InjectedResponse::Html => {
+                self.send_back(exchange, Part::Head(head(200, Content::Other)));
                 let page = Bytes::from_static(b"<!doctype html><title>Welcome</title>");
                 self.send_back(exchange, Part::Body(page));
             }

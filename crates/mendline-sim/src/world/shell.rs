@@ -60,8 +60,7 @@ impl World {
                 self.begin_exchange(*exchange, *upstream, request.clone());
             }
             EngineOutput::Abort(exchange) => self.abort(*exchange),
-            EngineOutput::StoreCatalogue(..) => {}
-            EngineOutput::UpstreamRemoved(upstream) => self.upstream_removed(*upstream),
+            EngineOutput::StoreCatalogue(..) | EngineOutput::UpstreamRemoved(_) => {}
             EngineOutput::RenewCredential(upstream, refused, challenge) => {
                 self.request_credential(*upstream, *refused, *challenge);
             }

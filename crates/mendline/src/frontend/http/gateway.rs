@@ -234,6 +234,11 @@ impl Gateway {
             }
             Route::Sse(_) => Ok(method_not_allowed("GET")),
             Route::SseMessage(_) => Ok(method_not_allowed("POST")),
+            Route::Ready(_) | Route::ApiStatus | Route::ApiEvents | Route::Metrics
+                if !matches!(*request.method(), Verb::GET | Verb::HEAD) =>
+            {
+                Ok(method_not_allowed("GET"))
+            }
             Route::Ready(None) => Ok(self.operation.ready()),
             Route::Ready(Some(name)) => self
                 .server(Some(name), &principal, request.headers())
