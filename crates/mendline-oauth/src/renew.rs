@@ -98,7 +98,7 @@ enum Found {
 
 /// The answer of the server to a refresh token.
 enum Refreshed {
-    Renewed(Login),
+    Renewed(Box<Login>),
     /// It says that the token is not valid.
     InvalidGrant,
     /// It refuses the request for another reason.
@@ -114,7 +114,7 @@ impl Renewal {
                 Found::Old(login, token) => (login, token),
             };
             match self.refresh(&login, &token).await? {
-                Refreshed::Renewed(renewed) => return Ok(renewed),
+                Refreshed::Renewed(renewed) => return Ok(*renewed),
                 Refreshed::InvalidGrant => Some(token),
                 Refreshed::Denied(_) => None,
             }
@@ -127,7 +127,7 @@ impl Renewal {
             Found::Old(login, token) => (login, token),
         };
         match self.refresh(&login, &token).await? {
-            Refreshed::Renewed(renewed) => return Ok(renewed),
+            Refreshed::Renewed(renewed) => return Ok(*renewed),
             Refreshed::InvalidGrant => {}
             Refreshed::Denied(error) => {
                 if error.is_invalid_client() {
@@ -198,7 +198,7 @@ impl Renewal {
             self.oauth
                 .notify(&format!("the renewed login for {name} is only in memory until it can be written: {error}"));
         }
-        Ok(Refreshed::Renewed(login))
+        Ok(Refreshed::Renewed(Box::new(login)))
     }
 
     async fn send(&self, login: &Login, token: &Secret) -> Result<TokenResult, OAuthError> {
