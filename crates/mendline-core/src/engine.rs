@@ -27,9 +27,7 @@ use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::policy::breaker::BreakerState;
 use crate::policy::tool_filter::ToolFilter;
-use crate::port::{
-    ClientId, ClientStreams, ExchangeId, Input, LinkId, Output, Port, StreamId, StreamMessage, UpstreamId,
-};
+use crate::port::{ClientId, ClientStreams, Input, LinkId, Output, Port, StreamId, StreamMessage, UpstreamId};
 use crate::quote::{Quote, Unredacted};
 use crate::reason::{ConnectivityChange, RefusalReason};
 use crate::rng::SeededRng;
@@ -111,17 +109,50 @@ impl Engine {
 
     // ---- inputs ----
 
-    /// Handles one input.
+    /// Handles one input. Inputs that every call causes are taken apart here, so that they are not moved.
     pub fn handle(&mut self, input: Input, now: Moment) {
         self.now = self.now.max(now);
+        match input {
+            Input::FromClient { client, stream, received } => {
+                self.with_client(client, |it, cx| it.handle_received(stream, received, cx));
+            }
+            Input::FromLink { link, received } => {
+                self.with_upstream(link, |it, cx| it.handle_received(link, received, cx));
+            }
+            Input::Reached { exchange } => self.with_upstream(exchange, |it, cx| it.handle_reached(exchange, cx)),
+            Input::Head { exchange, head } => {
+                self.with_upstream(exchange, |it, cx| it.handle_head(exchange, head, cx));
+            }
+            Input::ResponseBytes { exchange } => {
+                self.with_upstream(exchange, |it, cx| it.handle_response_bytes(exchange, cx));
+            }
+            Input::StreamEvent { exchange, event } => {
+                self.with_upstream(exchange, |it, cx| it.handle_event(exchange, event, cx));
+            }
+            Input::Body { exchange, received } => {
+                self.with_upstream(exchange, |it, cx| it.handle_body(exchange, received, cx));
+            }
+            Input::End { exchange, how, written } => {
+                self.with_upstream(exchange, |it, cx| it.handle_end(exchange, &how, written, cx));
+            }
+            Input::Spawned { link, .. }
+            | Input::SpawnFailed { link, .. }
+            | Input::Stderr { link, .. }
+            | Input::LinkBroken { link, .. }
+            | Input::ChildExited { link, .. } => self.handle_child(link, input),
+            other => self.handle_other(other),
+        }
+        self.dispatch_all();
+        self.advance();
+    }
+
+    /// Handles an input that is not part of an ordinary call.
+    fn handle_other(&mut self, input: Input) {
         match input {
             Input::Cached { upstream, what } => {
                 self.with_upstream(upstream, |it, cx| it.handle_cached(what, cx));
             }
             Input::ClientOpened { client, upstream, streams } => self.open(client, upstream, streams),
-            Input::FromClient { client, stream, received } => {
-                self.with_client(client, |it, cx| it.handle_received(stream, received, cx));
-            }
             Input::StreamAttached { client, stream } => {
                 self.with_client(client, |it, cx| it.handle_attached(stream, cx));
             }
@@ -134,18 +165,6 @@ impl Engine {
             }
             Input::ClientEnded { client } => self.client_ended(client),
             Input::ClientLost { client } => self.client_lost(client),
-            Input::Spawned { link, .. }
-            | Input::SpawnFailed { link, .. }
-            | Input::FromLink { link, .. }
-            | Input::Stderr { link, .. }
-            | Input::LinkBroken { link, .. }
-            | Input::ChildExited { link, .. } => self.handle_child(link, input),
-            Input::Reached { exchange }
-            | Input::Head { exchange, .. }
-            | Input::ResponseBytes { exchange }
-            | Input::StreamEvent { exchange, .. }
-            | Input::Body { exchange, .. }
-            | Input::End { exchange, .. } => self.handle_exchange(exchange, input),
             Input::CredentialChanged { upstream, number } => {
                 self.with_upstream(upstream, |it, cx| it.handle_credential_changed(number, cx));
             }
@@ -166,9 +185,9 @@ impl Engine {
             Input::SystemResumed => self.connectivity_changed(ConnectivityChange::SystemResumed),
             Input::NetworkChanged => self.connectivity_changed(ConnectivityChange::NetworkChanged),
             Input::Stop => self.stop(),
+            // Handled before.
+            _ => debug_assert!(false, "an input of a call"),
         }
-        self.dispatch_all();
-        self.advance();
     }
 
     /// Handles an input of a child process.
@@ -176,24 +195,10 @@ impl Engine {
         self.with_upstream(link, |it, cx| match input {
             Input::Spawned { pid, .. } => it.handle_spawned(link, pid, cx),
             Input::SpawnFailed { why, .. } => it.handle_spawn_failed(link, &why, cx),
-            Input::FromLink { received, .. } => it.handle_received(link, received, cx),
             Input::Stderr { line, .. } => it.handle_stderr(&line, cx),
             Input::LinkBroken { pipe, .. } => it.handle_broken(link, pipe, cx),
             Input::ChildExited { how, written, .. } => it.handle_exited(link, how, written, cx),
             _ => debug_assert!(false, "not an input of a child"),
-        });
-    }
-
-    /// Handles an input of an HTTP exchange.
-    fn handle_exchange(&mut self, exchange: ExchangeId, input: Input) {
-        self.with_upstream(exchange, |it, cx| match input {
-            Input::Reached { .. } => it.handle_reached(exchange, cx),
-            Input::Head { head, .. } => it.handle_head(exchange, head, cx),
-            Input::ResponseBytes { .. } => it.handle_response_bytes(exchange, cx),
-            Input::StreamEvent { event, .. } => it.handle_event(exchange, event, cx),
-            Input::Body { received, .. } => it.handle_body(exchange, received, cx),
-            Input::End { how, written, .. } => it.handle_end(exchange, &how, written, cx),
-            _ => debug_assert!(false, "not an input of an exchange"),
         });
     }
 
